@@ -1,0 +1,23 @@
+"""Resource addresses: `type/name`, unique within one environment of one project."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Address:
+    """`name` may itself contain slashes: `weights/support-intent/eu`."""
+
+    type: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.type}/{self.name}"
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        type_, slash, name = text.partition("/")
+        if not slash or not type_ or not name:
+            raise ValueError(f"expected TYPE/NAME, got {text!r}")
+        return cls(type_, name)

@@ -1,0 +1,116 @@
+"""The artifact format: a manifest that names content-addressed chunks. Pure: bytes in, bytes out.
+
+An artifact is identified by the SHA-256 of its manifest's canonical JSON. Every file is the concatenation of its
+chunks, in order; a chunk's name is the SHA-256 of its bytes. Nothing in it depends on when or where it was built.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from edgespec.values import canonical_json, sha256_hex
+
+FORMAT: Final = "edgespec.artifact/v1"
+KEY_PREFIX: Final = "artifacts/"
+"""Object and KV keys are this and a SHA-256 in hex."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Chunk:
+    sha256: str
+    size: int
+    """Bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    sha256: str
+    size: int
+    chunks: tuple[Chunk, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    inputs: tuple[str, ...]
+    output: str
+    """`logits` or `embedding`: the name of the graph's one output."""
+    dimensions: int
+    """Columns of the output: labels or embedding width."""
+    quantization: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    engine: str
+    task: Mapping[str, Any]
+    model: ModelInfo
+    files: Mapping[str, FileEntry]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "engine": self.engine,
+            "task": dict(self.task),
+            "model": {
+                "inputs": list(self.model.inputs),
+                "output": self.model.output,
+                "dimensions": self.model.dimensions,
+                "quantization": self.model.quantization,
+            },
+            "files": {
+                name: {
+                    "sha256": f.sha256,
+                    "size": f.size,
+                    "chunks": [{"sha256": c.sha256, "size": c.size} for c in f.chunks],
+                }
+                for name, f in sorted(self.files.items())
+            },
+        }
+
+    def encode(self) -> bytes:
+        """Canonical JSON: what the digest is taken of and what is stored."""
+        return canonical_json(self.to_json()).encode()
+
+    @property
+    def digest(self) -> str:
+        return sha256_hex(self.encode())
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(f.size for f in self.files.values())
+
+    @property
+    def chunks(self) -> tuple[Chunk, ...]:
+        """Every distinct chunk, sorted."""
+        return tuple(sorted({c for f in self.files.values() for c in f.chunks}))
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Manifest:
+        """`data` is a manifest that has passed its JSON Schema; raises ValueError on another format."""
+        if data.get("format") != FORMAT:
+            raise ValueError(f"artifact format {data.get('format')!r} is not {FORMAT!r}; a newer edgespec wrote it")
+        model = data["model"]
+        files = {
+            name: FileEntry(f["sha256"], f["size"], tuple(Chunk(c["sha256"], c["size"]) for c in f["chunks"]))
+            for name, f in data["files"].items()
+        }
+        return cls(
+            data["engine"],
+            data["task"],
+            ModelInfo(tuple(model["inputs"]), model["output"], model["dimensions"], model["quantization"]),
+            files,
+        )
+
+    @classmethod
+    def decode(cls, raw: bytes) -> Manifest:
+        return cls.from_json(json.loads(raw))
+
+
+def split(data: bytes | memoryview, chunk_bytes: int) -> list[memoryview]:
+    """`data` in pieces of `chunk_bytes`, the last one shorter; an empty file has no chunks."""
+    view = memoryview(data)
+    return [view[i : i + chunk_bytes] for i in range(0, len(view), chunk_bytes)]

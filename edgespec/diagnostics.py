@@ -1,0 +1,115 @@
+"""What went wrong, where, and what to do about it: values, not control flow.
+
+Pure stages gather `Diagnostic` values and return them beside their result (`Checked`);
+edges raise `EdgespecError`, which carries them. The command line prints both in one place.
+
+Codes are stable and grouped by the hundred:
+ES1xx spec files, ES2xx plan, ES3xx state and apply, ES4xx provider and API, ES5xx build, ES6xx local edge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Severity(StrEnum):
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SourceRange:
+    """A place in a text file. `line` and `column` count from 1; `length` is in characters on that line."""
+
+    path: str
+    line: int
+    column: int
+    length: int = field(default=1, compare=False)
+    text: str = field(default="", compare=False)
+    """The whole line, for the excerpt; empty when it is not at hand."""
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """`summary` is fixed for a code; `detail` says in sentences what, why and what to do."""
+
+    severity: Severity
+    code: str
+    summary: str
+    detail: str = ""
+    source: SourceRange | None = None
+    address: str | None = None
+
+    def __str__(self) -> str:
+        place = f"{self.source}: " if self.source else ""
+        detail = f": {self.detail}" if self.detail else ""
+        return f"{place}{self.severity} {self.code}: {self.summary}{detail}"
+
+
+def error(
+    code: str, summary: str, detail: str = "", *, source: SourceRange | None = None, address: str | None = None
+) -> Diagnostic:
+    return Diagnostic(Severity.ERROR, code, summary, detail, source, address)
+
+
+def warning(
+    code: str, summary: str, detail: str = "", *, source: SourceRange | None = None, address: str | None = None
+) -> Diagnostic:
+    return Diagnostic(Severity.WARNING, code, summary, detail, source, address)
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostics:
+    """An ordered collection of diagnostics."""
+
+    items: tuple[Diagnostic, ...] = ()
+
+    def __iter__(self) -> Iterator[Diagnostic]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __add__(self, more: Iterable[Diagnostic]) -> Diagnostics:
+        return Diagnostics((*self.items, *more))
+
+    @property
+    def has_errors(self) -> bool:
+        return any(d.severity is Severity.ERROR for d in self.items)
+
+    @classmethod
+    def of(cls, *items: Diagnostic) -> Diagnostics:
+        return cls(items)
+
+
+class EdgespecError(Exception):
+    """An operation that cannot go on; carries every diagnostic found so far."""
+
+    def __init__(self, *diagnostics: Diagnostic | Diagnostics) -> None:
+        flat: list[Diagnostic] = []
+        for d in diagnostics:
+            flat.extend([d] if isinstance(d, Diagnostic) else d)
+        self.diagnostics = Diagnostics(tuple(flat))
+        super().__init__("; ".join(str(d) for d in flat))
+
+
+@dataclass(frozen=True, slots=True)
+class Checked(Generic[T]):
+    """A stage's result: the value (None when there were errors) and all diagnostics, warnings included."""
+
+    value: T | None
+    diagnostics: Diagnostics = Diagnostics()
+
+    def unwrap(self) -> T:
+        """The value; raises `EdgespecError` with every diagnostic when there is none."""
+        if self.value is None or self.diagnostics.has_errors:
+            raise EdgespecError(self.diagnostics)
+        return self.value

@@ -1,0 +1,33 @@
+"""What the build adapter knows of a model before anything is built. Plain values: the planner never touches a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from edgespec.artifact import Manifest
+from edgespec.values import Value
+
+
+@dataclass(frozen=True, slots=True)
+class StageFacts:
+    name: str
+    """fetch, head, export, quantize, pack."""
+    key: str | None
+    """Cache key, SHA-256 in hex; None when an input is not on this machine yet."""
+    cached: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BuildFacts:
+    """`inputs` are what the artifact depends on, named as a person reads them in a plan.
+
+    A value is UNKNOWN when it cannot be told without fetching (a package that is not installed yet).
+    """
+
+    inputs: Mapping[str, Value]
+    key: str | None
+    """Fingerprint of the whole pipeline: equal keys give the same artifact."""
+    stages: tuple[StageFacts, ...]
+    manifest: Manifest | None
+    """The artifact, when every stage is in the cache."""

@@ -1,0 +1,1 @@
+"""The spec language: text to typed documents, with positions."""

@@ -1,0 +1,268 @@
+"""The documents that users write, as types: Project and EdgeModel, version `edgespec/v1`.
+
+Scalars reach these models as text (see `document`); the field's type says what the text means. Durations are
+seconds and sizes are bytes once here. Only fields whose behaviour exists are declared; `later` names the rest.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+
+from edgespec import limits
+from edgespec.spec.codes import CONTINENTS, COUNTRIES
+from edgespec.spec.units import Duration, Size
+
+API_VERSION: Final = "edgespec/v1"
+
+_NAME = r"^[a-z]([a-z0-9-]*[a-z0-9])?$"
+Name = Annotated[str, StringConstraints(pattern=_NAME, min_length=1, max_length=40)]
+ProjectName = Annotated[str, StringConstraints(pattern=_NAME, min_length=1, max_length=24)]
+EnvironmentName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*$", min_length=1, max_length=16)]
+ShardName = Annotated[str, StringConstraints(pattern=r"^[a-z]([a-z0-9-]*[a-z0-9])?$", min_length=1, max_length=20)]
+Label = Annotated[str, StringConstraints(min_length=1, max_length=64, strip_whitespace=True)]
+
+
+def _known_country(code: str) -> str:
+    if code not in COUNTRIES:
+        hint = " (the United Kingdom is GB)" if code == "UK" else ""
+        raise ValueError(f"{code!r} is not an ISO 3166-1 alpha-2 country code{hint}")
+    return code
+
+
+def _unique(values: tuple[str, ...]) -> tuple[str, ...]:
+    twice = sorted({v for v in values if values.count(v) > 1})
+    if twice:
+        raise ValueError(f"listed more than once: {', '.join(twice)}")
+    return values
+
+
+def _relative(path: str) -> str:
+    if path.startswith("/") or re.match(r"^[A-Za-z]:", path) or ".." in path.split("/"):
+        raise ValueError("must be a path inside the project, relative to edgespec.yaml, without '..'")
+    return path
+
+
+Country = Annotated[str, AfterValidator(_known_country)]
+Continent = Literal["AF", "AN", "AS", "EU", "NA", "OC", "SA"]
+RelativePath = Annotated[str, StringConstraints(min_length=1), AfterValidator(_relative)]
+assert set(CONTINENTS) == {"AF", "AN", "AS", "EU", "NA", "OC", "SA"}
+
+
+class Strict(BaseModel):
+    """Unknown keys are errors; values do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+# --- EdgeModel -------------------------------------------------------------------------------------------------------
+
+
+class Metadata(Strict):
+    name: Name
+    labels: dict[str, str] = Field(default_factory=dict)
+
+
+class HeadStage(Strict):
+    """A linear classifier fitted on the frozen embeddings of a labelled JSONL file."""
+
+    train: RelativePath
+    """JSON Lines: `{"text": ..., "label": ...}`, or `"labels": [...]` for a multi-label task."""
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
+    l2: Annotated[float, Field(gt=0, le=1000)] = 1.0
+    """Strength of the L2 penalty (scikit-learn's 1/C)."""
+
+
+class Stage(Strict):
+    """One stage of the pipeline, written as a mapping with one key."""
+
+    head: HeadStage
+
+
+class Model(Strict):
+    source: Annotated[str, StringConstraints(min_length=1)]
+    """`package:NAME`, `./directory` in Hugging Face layout, or `./model.onnx` with its tokenizer beside it."""
+    pipeline: tuple[Stage, ...] = ()
+
+
+class TextClassification(Strict):
+    type: Literal["text-classification"]
+    labels: Annotated[tuple[Label, ...], Field(min_length=2, max_length=1000), AfterValidator(_unique)]
+    multi_label: bool = False
+    threshold: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    """Multi-label only: a label is given when its probability reaches this."""
+    max_tokens: Annotated[int, Field(ge=4, le=8192)] = 128
+
+
+class KeywordExtraction(Strict):
+    type: Literal["keyword-extraction"]
+    max_tokens: Annotated[int, Field(ge=4, le=8192)] = 128
+    top_k: Annotated[int, Field(ge=1, le=50)] = 5
+    diversity: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """0 ranks by similarity to the text alone; 1 by difference from the keywords already taken."""
+    max_words: Annotated[int, Field(ge=1, le=5)] = 3
+
+
+class Embedding(Strict):
+    type: Literal["embedding"]
+    max_tokens: Annotated[int, Field(ge=4, le=8192)] = 128
+    normalize: bool = True
+    """Scale every embedding to length 1."""
+
+
+Task = Annotated[TextClassification | KeywordExtraction | Embedding, Field(discriminator="type")]
+
+
+class Quantization(Strict):
+    method: Literal["none", "int8"] = "int8"
+
+
+class Match(Strict):
+    continents: Annotated[tuple[Continent, ...], AfterValidator(_unique)] = ()
+    countries: Annotated[tuple[Country, ...], AfterValidator(_unique)] = ()
+
+
+class Shard(Strict):
+    """One bucket. `location` is a hint, `jurisdiction` a guarantee; at most one of them."""
+
+    location: Literal["wnam", "enam", "weur", "eeur", "apac", "oc"] | None = None
+    jurisdiction: Literal["eu", "us", "fedramp"] | None = None
+    match: Match | None = None
+
+    @property
+    def placement(self) -> str:
+        """What tells this shard's bucket from another: the jurisdiction, the location hint or `auto`."""
+        return self.jurisdiction or self.location or "auto"
+
+
+class Regions(Strict):
+    default: ShardName | None = None
+    shards: Annotated[dict[ShardName, Shard], Field(min_length=1, max_length=16)] = Field(
+        default_factory=lambda: {"default": Shard()}
+    )
+
+    @property
+    def default_shard(self) -> str:
+        """The shard of everyone whom no other matches; `check` has made sure that there is exactly one."""
+        return self.default or next(iter(self.shards))
+
+
+class KvTier(Strict):
+    chunk: Annotated[Size, Field(ge=limits.CHUNK_MIN, le=limits.KV_VALUE)] = 8 * limits.MIB
+    ttl: Annotated[Duration, Field(ge=limits.KV_TTL_MIN)] = 7 * 86400
+    cache_ttl: Annotated[Duration, Field(ge=limits.KV_CACHE_TTL_MIN)] = 3600
+    pin: Annotated[tuple[Literal["tokenizer", "model"], ...], AfterValidator(_unique)] = ()
+    """Files written to KV at apply, without expiry, before the Worker goes live."""
+
+
+class WeightsCache(Strict):
+    tiers: Annotated[tuple[Literal["memory", "kv"], ...], AfterValidator(_unique)] = ("memory", "kv")
+    kv: KvTier = KvTier()
+    memory: Annotated[Size, Field(le=96 * limits.MIB)] = 64 * limits.MIB
+
+
+class Cache(Strict):
+    weights: WeightsCache = WeightsCache()
+
+
+class WorkerOptions(Strict):
+    engine: Literal["auto", "onnxruntime"] = "auto"
+    plan: Literal["free", "paid"] = "paid"
+    """The Workers plan whose limits `plan` checks."""
+
+
+class Threshold(Strict):
+    min: Annotated[float, Field(ge=-1, le=1)]
+
+
+class Quality(Strict):
+    """Measured through the deployed Worker; a version that misses a minimum gets no traffic."""
+
+    data: RelativePath
+    metrics: Annotated[dict[str, Threshold], Field(min_length=1)]
+
+
+class EdgeModel(Strict):
+    """One model on the edge: where it comes from, how it is made small, what it does and whom it serves."""
+
+    apiVersion: Literal["edgespec/v1"]
+    kind: Literal["EdgeModel"]
+    metadata: Metadata
+    model: Model
+    task: Task
+    quantization: Quantization = Quantization()
+    regions: Regions = Field(default_factory=Regions)
+    cache: Cache = Cache()
+    worker: WorkerOptions = WorkerOptions()
+    quality: Quality | None = None
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def head(self) -> HeadStage | None:
+        return next((s.head for s in self.model.pipeline), None)
+
+
+# --- Project ---------------------------------------------------------------------------------------------------------
+
+
+class LocalTarget(Strict):
+    """The embedded edge on this machine: real workerd behind Cloudflare's API shape."""
+
+    type: Literal["local"]
+    port: Annotated[int, Field(ge=0, le=65535)] = 8787
+    """Loopback port; 0 takes a free one and keeps it."""
+
+
+class CloudflareTarget(Strict):
+    """A Cloudflare account. The API token is read from CLOUDFLARE_API_TOKEN when it is needed, never from here."""
+
+    type: Literal["cloudflare"]
+    account: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
+    api_base_url: str = "https://api.cloudflare.com/client/v4"
+    s3_base_url: str | None = None
+    """Only for a stand-in of R2; the real endpoints follow from the account and the jurisdiction."""
+
+
+Target = Annotated[LocalTarget | CloudflareTarget, Field(discriminator="type")]
+
+
+class LocalState(Strict):
+    type: Literal["local"]
+    path: RelativePath | None = None
+    """Default `.edgespec/state/<environment>.json`."""
+
+
+class Environment(Strict):
+    target: Target
+    state: LocalState = LocalState(type="local")
+
+
+class Project(Strict):
+    """What a repository deploys and to where."""
+
+    apiVersion: Literal["edgespec/v1"]
+    kind: Literal["Project"]
+    name: ProjectName
+    specs: Annotated[tuple[RelativePath, ...], Field(min_length=1)] = ("specs/*.yaml",)
+    environments: dict[EnvironmentName, Environment] = Field(
+        default_factory=lambda: {"local": Environment(target=LocalTarget(type="local"))}
+    )
+
+
+METRICS: Final[dict[str, tuple[str, ...]]] = {
+    "text-classification": ("accuracy", "macro_f1"),
+    "text-classification/multi_label": ("exact_match", "macro_f1", "micro_f1"),
+    "keyword-extraction": ("f1", "precision", "recall"),
+    "embedding": ("spearman",),
+}
+
+
+def metrics_of(task: Any) -> tuple[str, ...]:
+    """The metrics that `quality` may name for this task."""
+    multi = isinstance(task, TextClassification) and task.multi_label
+    return METRICS[f"{task.type}/multi_label" if multi else task.type]

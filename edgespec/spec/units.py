@@ -1,0 +1,96 @@
+"""Durations and sizes: many spellings, one canonical integer."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator, WithJsonSchema
+
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_BYTES: Final = {
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+}
+_DURATION: Final = re.compile(r"(?:\d+[smhdw])+")
+_DURATION_PART: Final = re.compile(r"(\d+)([smhdw])")
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(B|[KMG]i?B)")
+
+
+def parse_duration(text: object) -> int:
+    """Seconds from `90`, `90s`, `1h30m` or `7d`; raises ValueError."""
+    if isinstance(text, int) and not isinstance(text, bool):
+        return text
+    if isinstance(text, str):
+        if text.isascii() and text.isdigit():
+            return int(text)
+        if _DURATION.fullmatch(text):
+            return sum(int(n) * _SECONDS[unit] for n, unit in _DURATION_PART.findall(text))
+    raise ValueError(f"expected a duration such as 90s, 1h30m or 7d, got {text!r}")
+
+
+def parse_size(text: object) -> int:
+    """Bytes from `1024`, `64KiB`, `8MiB` or `1.5MB`; raises ValueError."""
+    if isinstance(text, int) and not isinstance(text, bool):
+        return text
+    if isinstance(text, str):
+        if text.isascii() and text.isdigit():
+            return int(text)
+        if found := _SIZE.fullmatch(text):
+            number, unit = found.groups()
+            exact = float(number) * _BYTES[unit] if "." in number else int(number) * _BYTES[unit]
+            if exact == int(exact):
+                return int(exact)
+            raise ValueError(f"{text!r} is not a whole number of bytes")
+    raise ValueError(f"expected a size such as 512KiB, 8MiB or 20MB, got {text!r}")
+
+
+def format_duration(seconds: int) -> str:
+    """The canonical spelling: the largest unit that divides it."""
+    for unit in ("w", "d", "h", "m"):
+        if seconds and seconds % _SECONDS[unit] == 0 and unit != "w":
+            return f"{seconds // _SECONDS[unit]}{unit}"
+    return f"{seconds}s"
+
+
+def format_size(size: int) -> str:
+    """For people: three significant digits with a binary unit."""
+    value = float(size)
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} GiB"
+
+
+Duration = Annotated[
+    int,
+    BeforeValidator(parse_duration),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 0},
+                {"type": "string", "pattern": r"^([0-9]+|([0-9]+[smhdw])+)$"},
+            ],
+            "description": "A duration: seconds, or a number with s, m, h, d or w (1h30m).",
+        }
+    ),
+]
+Size = Annotated[
+    int,
+    BeforeValidator(parse_size),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 0},
+                {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?\s*(B|[KMG]i?B)?$"},
+            ],
+            "description": "A size: bytes, or a number with KB, MB, GB, KiB, MiB or GiB.",
+        }
+    ),
+]
