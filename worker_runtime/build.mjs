@@ -1,0 +1,134 @@
+// Bundle the Worker into dist/: `node build.mjs`, or `node build.mjs --check` to ask whether dist/ is fresh.
+//
+// The same sources and lock file give the same bytes: nothing of the clock, the machine or the folder gets in.
+import { createHash } from "node:crypto";
+import { mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { dirname, join, relative, sep } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const ROOT = dirname(fileURLToPath(import.meta.url));
+const DIST = join(ROOT, "dist");
+const WASM = "ort-wasm-simd.wasm";
+const sha256 = (bytes) => createHash("sha256").update(bytes).digest("hex");
+
+async function sourceFiles() {
+  const entries = await readdir(join(ROOT, "src"), { recursive: true, withFileTypes: true });
+  const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
+  return [...files, join(ROOT, "package-lock.json"), join(ROOT, "build.mjs")].sort();
+}
+
+/** Over the name and the bytes of everything that decides what dist/ is. */
+async function sourceDigest() {
+  const hash = createHash("sha256");
+  for (const file of await sourceFiles()) {
+    hash.update(`${relative(ROOT, file).split(sep).join("/")}\0${sha256(await readFile(file))}\n`);
+  }
+  return hash.digest("hex");
+}
+
+/** The wasm and config.json stay modules of the upload: Workers compile no wasm, and config.json differs per spec. */
+const uploadedModules = {
+  name: "uploaded-modules",
+  setup(build) {
+    build.onResolve({ filter: /\.wasm$/ }, () => ({ path: `./${WASM}`, external: true }));
+    build.onResolve({ filter: /\/config\.json$/ }, () => ({ path: "./config.json", external: true }));
+  },
+};
+
+/** Give onnxruntime's Emscripten loader its hook for instantiating the imported module: src/engines/onnxruntime-wasm.ts. */
+const onnxruntimeLoader = {
+  name: "onnxruntime-loader",
+  setup(build) {
+    build.onLoad({ filter: /ort\.wasm-core\.min\.js$/ }, async ({ path }) => {
+      const parts = (await readFile(path, "utf8")).split("({locateFile:");
+      if (parts.length !== 2) throw new Error(`${path} is not the onnxruntime-web that this build knows`);
+      const hook = JSON.stringify(join(ROOT, "src/engines/onnxruntime-wasm.ts"));
+      const contents = `import {instantiateWasm as $instantiateWasm} from ${hook};\n${parts.join("({instantiateWasm:$instantiateWasm,locateFile:")}`;
+      return { contents, loader: "js" };
+    });
+  },
+};
+
+/** The licences ask that their texts go with copies: comments that name only a licence are not enough. */
+const LICENSED = ["onnxruntime-web", "onnxruntime-common", "@huggingface/tokenizers"];
+
+async function banner() {
+  const parts = [];
+  for (const name of LICENSED) {
+    const { version, license } = JSON.parse(await readFile(join(ROOT, "node_modules", name, "package.json"), "utf8"));
+    parts.push(`${name} ${version} (${license})`);
+  }
+  return `/*! Contains ${parts.join(", ")}. Their licences: LICENSES.txt */`;
+}
+
+async function bundle() {
+  const { build } = await import("esbuild");
+  const result = await build({
+    entryPoints: [join(ROOT, "src/index.ts")],
+    absWorkingDir: ROOT,
+    bundle: true,
+    write: false,
+    format: "esm",
+    platform: "neutral",
+    mainFields: ["module", "main"],
+    conditions: ["import", "default"],
+    target: "es2024",
+    minify: true,
+    charset: "utf8",
+    legalComments: "inline",
+    loader: { ".html": "text" },
+    // The loader looks for Node and for a page: in a Worker it must find neither.
+    define: { process: "undefined", document: "undefined", importScripts: "undefined", window: "undefined" },
+    plugins: [uploadedModules, onnxruntimeLoader],
+    logLevel: "warning",
+  });
+  const code = result.outputFiles[0].text;
+  for (const word of [/\beval\(/, /\bnew Function\b/, /\bnew Worker\b/]) {
+    if (word.test(code)) throw new Error(`the bundle has ${word}, which a Worker refuses`);
+  }
+  return Buffer.from(code);
+}
+
+async function writeAtomically(name, bytes) {
+  const target = join(DIST, name);
+  await writeFile(`${target}.new`, bytes);
+  await rename(`${target}.new`, target);
+}
+
+async function build() {
+  const digest = await sourceDigest();
+  const outputs = [
+    { name: "worker.js", type: "application/javascript+module", bytes: await bundle() },
+    { name: WASM, type: "application/wasm", bytes: await readFile(join(ROOT, "node_modules/onnxruntime-web/dist", WASM)) },
+  ];
+  const files = outputs.map(({ name, type, bytes }) => ({ name, type, sha256: sha256(bytes), size: bytes.length }));
+  await mkdir(DIST, { recursive: true });
+  await rm(join(DIST, "manifest.json"), { force: true });
+  for (const { name, bytes } of outputs) await writeAtomically(name, bytes);
+  await writeAtomically("manifest.json", `${JSON.stringify({ files, source_digest: digest }, null, 2)}\n`);
+  for (const { name, size } of files) console.log(`${name} ${size} bytes`);
+}
+
+/** Why dist/ is not what the sources make, or null. */
+async function staleness() {
+  let manifest;
+  try {
+    manifest = JSON.parse(await readFile(join(DIST, "manifest.json"), "utf8"));
+  } catch {
+    return "worker_runtime/dist is not built";
+  }
+  if (manifest.source_digest !== (await sourceDigest())) return "worker_runtime/dist was built from other sources";
+  for (const { name, sha256: expected } of manifest.files) {
+    const bytes = await readFile(join(DIST, name)).catch(() => null);
+    if (bytes === null || sha256(bytes) !== expected) return `worker_runtime/dist/${name} is not what was built`;
+  }
+  return null;
+}
+
+if (process.argv.includes("--check")) {
+  const reason = await staleness();
+  if (reason !== null) console.error(`${reason}: run \`npm run build\` in worker_runtime`);
+  process.exitCode = reason === null ? 0 : 1;
+} else {
+  await build();
+}
