@@ -1,0 +1,288 @@
+"""A folder of results keyed by content: blobs by SHA-256, and for each stage's key the blobs that it gave.
+
+    v1/blobs/<2 hex>/<sha256>        bytes
+    v1/stages/<stage>/<key>.json     which blobs, with notes
+    v1/stat.json                     what a file's digest was when it looked like this (size, times, inode)
+    packages/<name>/<version>/       models that came as Python packages
+
+Everything is written beside its place, flushed to disk and renamed, so a build that is killed leaves nothing half-made
+and two builds at once cannot disturb each other: they write equal bytes under equal names. What is read is verified;
+what is broken is deleted and built again. Deleting the folder is always safe.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from edgespec.build.problems import fail
+from edgespec.values import canonical_json, digest, sha256_hex
+
+FORMAT: Final = "edgespec.build-cache/v1"
+RACY_NS: Final = 2 * 10**9
+"""A file changed this recently may change again without looking different: its digest is not remembered (as in git)."""
+
+
+def default_cache_dir(environ: Mapping[str, str]) -> Path:
+    """$EDGESPEC_CACHE_DIR, else $XDG_CACHE_HOME/edgespec, else ~/.cache/edgespec."""
+    if own := environ.get("EDGESPEC_CACHE_DIR"):
+        return Path(own)
+    base = environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path(environ.get("HOME") or Path.home()) / ".cache") / "edgespec"
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """How a file looks from outside."""
+
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+
+    @classmethod
+    def of(cls, path: Path) -> Stamp:
+        s = path.stat()
+        return cls(s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino)
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file as it was when it was hashed. Text is hashed and read with LF line ends, whatever it has on disk."""
+
+    path: Path
+    name: str
+    """How messages call it, and, in a model, its name in the source digest."""
+    sha256: str
+    text: bool
+    stamp: Stamp
+
+    def read(self) -> bytes:
+        """The very bytes that were hashed; raises EdgespecError when the file has changed since."""
+        try:
+            data = normalise(self.path.read_bytes(), text=self.text)
+        except OSError:
+            data = b""
+        if sha256_hex(data) != self.sha256:
+            raise self.changed()
+        return data
+
+    def check(self) -> None:
+        """Raises EdgespecError when the file does not look as it did."""
+        try:
+            same = Stamp.of(self.path) == self.stamp
+        except OSError:
+            same = False
+        if not same:
+            self.read()
+
+    def changed(self) -> Exception:
+        return fail(
+            "ES530",
+            f"{self.name} was edited or removed while it was being built. "
+            "The result was not kept; run the command again when the file is at rest.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a stage gave for a key."""
+
+    outputs: Mapping[str, Blob]
+    notes: Mapping[str, Any]
+
+
+def normalise(data: bytes, *, text: bool) -> bytes:
+    return data.replace(b"\r\n", b"\n") if text else data
+
+
+class Cache:
+    """Raises EdgespecError (ES532) where the folder cannot be written."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._home = root / "v1"
+        self._stats: dict[str, list[Any]] | None = None
+        self._fresh: dict[str, list[Any]] = {}
+
+    # --- digests of files
+
+    def input(self, path: Path, name: str, *, text: bool) -> InputFile:
+        """Hashes the file, or remembers its digest. Raises OSError for a file that cannot be read."""
+        stamp, sha256 = self._hashed(path, text=text)
+        return InputFile(path, name, sha256, text, stamp)
+
+    def _hashed(self, path: Path, *, text: bool) -> tuple[Stamp, str]:
+        where = f"{path.absolute()}{'?text' if text else ''}"
+        stamp = Stamp.of(path)
+        looks = [stamp.size, stamp.mtime_ns, stamp.ctime_ns, stamp.inode]
+        known = self._fresh.get(where) or self._known().get(where)
+        if known and known[:-1] == looks:
+            return stamp, str(known[-1])
+        if text:
+            sha256 = sha256_hex(normalise(path.read_bytes(), text=True))
+        else:
+            with path.open("rb") as f:
+                sha256 = hashlib.file_digest(f, "sha256").hexdigest()
+        if time.time_ns() - max(stamp.mtime_ns, stamp.ctime_ns) > RACY_NS and Stamp.of(path) == stamp:
+            self._fresh[where] = [*looks, sha256]
+        return stamp, sha256
+
+    def _known(self) -> dict[str, list[Any]]:
+        if self._stats is None:
+            self._stats = self._load_stats()
+        return self._stats
+
+    def _load_stats(self) -> dict[str, list[Any]]:
+        try:
+            data = json.loads((self._home / "stat.json").read_bytes())
+            return {k: v for k, v in data["files"].items() if isinstance(v, list) and len(v) == 5}
+        except (OSError, ValueError, KeyError, AttributeError, TypeError):
+            return {}
+
+    def save(self) -> None:
+        """Keeps the digests of files for the next process. Only speed depends on it: a full disk is no error here."""
+        if not self._fresh:
+            return
+        merged = self._load_stats() | self._fresh
+        with contextlib.suppress(OSError):
+            write_atomically(self._home / "stat.json", canonical_json({"files": merged}).encode())
+        self._stats, self._fresh = merged, {}
+
+    # --- blobs
+
+    def put(self, data: bytes | memoryview) -> Blob:
+        blob = Blob(hashlib.sha256(data).hexdigest(), len(data))
+        path = self._blob_path(blob.sha256)
+        if not self._is_whole(path, blob):
+            with self._writing():
+                write_atomically(path, data)
+        return blob
+
+    def read(self, blob: Blob) -> bytes | None:
+        """The verified bytes; None when they are not there or were damaged, and then deleted."""
+        path = self._blob_path(blob.sha256)
+        try:
+            data = path.read_bytes()
+        except OSError:
+            return None
+        if sha256_hex(data) != blob.sha256:
+            self._drop(path)
+            return None
+        return data
+
+    def path(self, sha256: str) -> Path | None:
+        """Where a blob's verified bytes are; None when they are not there or were damaged, and then deleted."""
+        if len(sha256) != 64 or not set(sha256) <= set("0123456789abcdef"):
+            return None
+        path = self._blob_path(sha256)
+        try:
+            with path.open("rb") as f:
+                found = hashlib.file_digest(f, "sha256").hexdigest()
+        except OSError:
+            return None
+        if found != sha256:
+            self._drop(path)
+            return None
+        return path
+
+    def _blob_path(self, sha256: str) -> Path:
+        return self._home / "blobs" / sha256[:2] / sha256
+
+    def _is_whole(self, path: Path, blob: Blob) -> bool:
+        """Cheap for a blob that has not been touched since it was last verified."""
+        try:
+            return self._hashed(path, text=False)[1] == blob.sha256
+        except OSError:
+            return False
+
+    def _drop(self, path: Path) -> None:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+    # --- stages
+
+    def entry(self, stage: str, key: str) -> Entry | None:
+        """The stage's result when it and every blob of it are whole; what is broken is dropped."""
+        path = self._entry_path(stage, key)
+        try:
+            data = json.loads(path.read_bytes())
+            body = data["body"]
+            if data["format"] != FORMAT or data["digest"] != digest(body):
+                raise ValueError("damaged")
+            outputs = {k: Blob(v["sha256"], v["size"]) for k, v in body["outputs"].items()}
+        except OSError:
+            return None
+        except (ValueError, KeyError, TypeError, AttributeError):
+            self._drop(path)
+            return None
+        broken = [b for b in outputs.values() if not self._is_whole(self._blob_path(b.sha256), b)]
+        if broken:
+            for blob in broken:
+                self._drop(self._blob_path(blob.sha256))
+            self._drop(path)
+            return None
+        return Entry(outputs, body["notes"])
+
+    def commit(self, stage: str, key: str, entry: Entry) -> None:
+        """Remembers the result; its blobs have been `put` before."""
+        outputs = {k: {"sha256": b.sha256, "size": b.size} for k, b in entry.outputs.items()}
+        body = {"outputs": outputs, "notes": dict(entry.notes)}
+        text = canonical_json({"format": FORMAT, "digest": digest(body), "body": body})
+        with self._writing():
+            write_atomically(self._entry_path(stage, key), text.encode())
+
+    def _entry_path(self, stage: str, key: str) -> Path:
+        return self._home / "stages" / stage / f"{key}.json"
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as why:
+            raise fail(
+                "ES532",
+                f"{self.root}: {why.strerror or why}. Free some space there or make it writable, "
+                "or name another folder in EDGESPEC_CACHE_DIR.",
+            ) from None
+
+
+def write_atomically(path: Path, data: bytes | memoryview) -> None:
+    """The file has either its old or its new content, also after a power cut."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
+    try:
+        with os.fdopen(handle, "wb") as f:
+            f.write(data)
+            f.flush()
+            os.fsync(f.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(temporary).unlink()
+        raise
+    flush_folder(path.parent)
+
+
+def flush_folder(folder: Path) -> None:
+    """Makes renames in a folder durable, where the system has such a thing."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

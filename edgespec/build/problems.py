@@ -1,0 +1,59 @@
+"""The errors of a build: one stable code and one fixed summary each; the detail says why and what to do.
+
+ES50x sources, ES51x models, ES52x data, ES53x the build itself and its cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from edgespec.diagnostics import Diagnostic, Diagnostics, EdgespecError, Severity, SourceRange
+
+SUMMARIES: Final = {
+    "ES500": "a file that the spec names is missing",
+    "ES501": "the model source is not understood",
+    "ES502": "the model source is not supported yet",
+    "ES503": "the model package cannot be installed",
+    "ES504": "no model in this place",
+    "ES505": "the model has no tokenizer",
+    "ES506": "the tokenizer cannot be used",
+    "ES510": "the model is of a kind that cannot be built",
+    "ES511": "the model's weights are broken",
+    "ES512": "the model's labels are not the task's labels",
+    "ES513": "the task and the pipeline do not fit together",
+    "ES514": "the ONNX graph cannot be used",
+    "ES515": "max_tokens is more than the model can take",
+    "ES516": "the model is too large",
+    "ES520": "the data set has no examples",
+    "ES521": "the line is not a JSON object",
+    "ES522": "a field is missing",
+    "ES523": "an unknown field",
+    "ES524": "a field has the wrong type or is empty",
+    "ES525": "the label is not one of the task's",
+    "ES526": "a label has too few examples",
+    "ES527": "the example is in the data twice",
+    "ES528": "more problems of the same kind",
+    "ES529": "the file is not UTF-8 text",
+    "ES530": "an input changed while it was being built",
+    "ES531": "a Python package that builds need is missing",
+    "ES532": "the build cache cannot be used",
+    "ES533": "onnxruntime cannot run the model",
+}
+
+
+def problem(code: str, detail: str, source: SourceRange | None = None) -> Diagnostic:
+    return Diagnostic(Severity.ERROR, code, SUMMARIES[code], detail, source)
+
+
+def caution(code: str, detail: str, source: SourceRange | None = None) -> Diagnostic:
+    return Diagnostic(Severity.WARNING, code, SUMMARIES[code], detail, source)
+
+
+def fail(code: str, detail: str, source: SourceRange | None = None) -> EdgespecError:
+    """The error to raise."""
+    return EdgespecError(problem(code, detail, source))
+
+
+def fail_all(items: Iterable[Diagnostic]) -> EdgespecError:
+    return EdgespecError(Diagnostics(tuple(items)))

@@ -1,0 +1,210 @@
+"""Where a model's files are: a Python package, a folder in Hugging Face layout, or an ONNX file with its tokenizer."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from edgespec.build.cache import Cache, InputFile
+from edgespec.build.problems import fail
+from edgespec.values import digest
+
+FORMS: Final = "`package:NAME`, `package:NAME==VERSION`, `./directory` in Hugging Face layout, or `./model.onnx`"
+_PACKAGE: Final = re.compile(r"package:([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)(?:==([A-Za-z0-9.!+_-]+))?")
+_HUBS: Final = {"hf": "huggingface-cli download ORG/NAME --local-dir", "ms": "modelscope download ORG/NAME --local_dir"}
+_TOKENIZER_ADVICE: Final = (
+    "Write it with transformers: `AutoTokenizer.from_pretrained(DIR, use_fast=True).save_pretrained(DIR)`."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFiles:
+    """The files of a model that a build reads, and no others."""
+
+    weights: tuple[InputFile, ...]
+    """One ONNX file, or safetensors."""
+    tokenizer: InputFile
+    config: InputFile | None = None
+    tokenizer_config: InputFile | None = None
+    modules: InputFile | None = None
+    """modules.json of sentence-transformers: what comes after the encoder."""
+    pooling: InputFile | None = None
+
+    @property
+    def is_onnx(self) -> bool:
+        return self.weights[0].name.endswith(".onnx")
+
+    @property
+    def all(self) -> tuple[InputFile, ...]:
+        maybe = (self.config, *self.weights, self.tokenizer, self.tokenizer_config, self.modules, self.pooling)
+        return tuple(f for f in maybe if f)
+
+    @property
+    def digest(self) -> str:
+        """By name within the model and content: not by place, time or order."""
+        return digest({PurePosixPath(f.name).name if f in self.weights else f.name: f.sha256 for f in self.all})
+
+
+@dataclass(frozen=True, slots=True)
+class PackageName:
+    name: str
+    version: str | None
+
+    @property
+    def key(self) -> str:
+        """The normalised name (PEP 503)."""
+        return re.sub(r"[-_.]+", "-", self.name).lower()
+
+    @property
+    def module(self) -> str:
+        return re.sub(r"[-.]+", "_", self.name)
+
+    def __str__(self) -> str:
+        return f"{self.name}=={self.version}" if self.version else self.name
+
+
+def parse_package(source: str) -> PackageName | None:
+    found = _PACKAGE.fullmatch(source)
+    return PackageName(found[1], found[2]) if found else None
+
+
+def find(source: str, root: Path, cache: Cache) -> ModelFiles | None:
+    """The files; None for a package that is not on this machine yet. Raises EdgespecError for what cannot be right."""
+    if package := parse_package(source):
+        folder = installed_package(package, cache)
+        return in_package(folder, package, cache) if folder else None
+    path = _local_path(source, root)
+    if path.suffix == ".onnx":
+        return _onnx(path, source, cache)
+    if not path.is_dir():
+        what = "is not a directory" if path.exists() else "does not exist"
+        raise fail("ES500", f"`source: {source}`: {path} {what}. A source is {FORMS}.")
+    return _directory(path, source, cache)
+
+
+def _local_path(source: str, root: Path) -> Path:
+    scheme, colon, rest = source.partition(":")
+    if colon and scheme in _HUBS:
+        name = rest.partition("@")[0] or "ORG/NAME"
+        command = _HUBS[scheme].replace("ORG/NAME", name)
+        raise fail(
+            "ES502",
+            f"`source: {source}`: edgespec does not download from a hub yet. Do it yourself, "
+            f"`{command} models/{name.rpartition('/')[2]}`, and write `source: ./models/{name.rpartition('/')[2]}`.",
+        )
+    if not source.startswith("./") or ".." in source.split("/") or "\\" in source:
+        hint = f" Did you mean `./{source}`?" if (root / source).exists() and not source.startswith(("/", ".")) else ""
+        raise fail("ES501", f"`source: {source}` is not {FORMS}, inside the project and without '..'.{hint}")
+    return root / source
+
+
+# --- packages
+
+
+def installed_package(package: PackageName, cache: Cache) -> Path | None:
+    """Its folder: in this environment, when the version fits, or in the cache."""
+    spec = importlib.util.find_spec(package.module) if package.module.isidentifier() else None
+    if spec and spec.submodule_search_locations and _version_fits(package):
+        return Path(next(iter(spec.submodule_search_locations)))
+    shelf = cache.root / "packages" / package.key
+    if package.version:
+        exact = shelf / package.version
+        return exact if exact.is_dir() else None
+    versions = [p for p in shelf.glob("*") if p.is_dir() and not p.name.startswith(".")] if shelf.is_dir() else []
+    return max(versions, key=_version_order, default=None)
+
+
+def _version_fits(package: PackageName) -> bool:
+    if package.version is None:
+        return True
+    try:
+        return importlib.metadata.version(package.key) == package.version
+    except importlib.metadata.PackageNotFoundError:
+        return False
+
+
+def _version_order(path: Path) -> tuple[tuple[int, ...], str]:
+    return tuple(int(n) for n in re.findall(r"\d+", path.name)), path.name
+
+
+def in_package(folder: Path, package: PackageName, cache: Cache) -> ModelFiles:
+    """The one model inside a package."""
+    candidates = [*_model_folders(folder)]
+    if len(candidates) > 1:
+        listed = ", ".join(str(p.relative_to(folder)) for p in candidates)
+        raise fail("ES504", f"the package {package} holds several models: {listed}. Copy the one that you mean into "
+                   "the project and write `source: ./DIR`.")  # fmt: skip
+    if candidates:
+        return _directory(candidates[0], f"package:{package}", cache)
+    graphs = [p for p in sorted(folder.rglob("*.onnx")) if (p.parent / "tokenizer.json").is_file()]
+    if len(graphs) == 1:
+        return _onnx(graphs[0], f"package:{package}", cache)
+    raise fail("ES504", f"the package {package} in {folder} has no folder with config.json, *.safetensors and "
+               "tokenizer.json, and no single ONNX file beside a tokenizer.json.")  # fmt: skip
+
+
+def _model_folders(folder: Path) -> Iterator[Path]:
+    for config in sorted(folder.rglob("config.json")):
+        place = config.parent
+        if (place / "tokenizer.json").is_file() and any(place.glob("*.safetensors")):
+            yield place
+
+
+# --- folders and ONNX files
+
+
+def _directory(folder: Path, source: str, cache: Cache) -> ModelFiles:
+    if not (folder / "config.json").is_file():
+        raise fail("ES504", f"`source: {source}`: {folder} has no config.json; it is no model in Hugging Face layout.")
+    weights = sorted(folder.glob("*.safetensors"))
+    if (folder / "model.safetensors").is_file():
+        weights = [folder / "model.safetensors"]
+    if not weights:
+        old = (folder / "pytorch_model.bin").exists()
+        advice = (
+            "Its pytorch_model.bin is a pickle, which edgespec does not run: write it anew with transformers, "
+            "`AutoModel.from_pretrained(DIR).save_pretrained(DIR, safe_serialization=True)`."
+            if old
+            else "Download the model with its weights."
+        )
+        raise fail("ES504", f"`source: {source}`: {folder} has no *.safetensors. {advice}")
+    modules = folder / "modules.json"
+    return ModelFiles(
+        weights=tuple(cache.input(p, p.name, text=False) for p in weights),
+        tokenizer=_tokenizer(folder, source, cache),
+        config=_text(folder, "config.json", cache),
+        tokenizer_config=_text(folder, "tokenizer_config.json", cache),
+        modules=_text(folder, "modules.json", cache) if modules.is_file() else None,
+        pooling=_text(folder, "1_Pooling/config.json", cache),
+    )
+
+
+def _onnx(path: Path, source: str, cache: Cache) -> ModelFiles:
+    if not path.is_file():
+        raise fail("ES500", f"`source: {source}`: {path} does not exist.")
+    weights = cache.input(path, "model.onnx", text=False)
+    folder = path.parent
+    return ModelFiles(
+        weights=(weights,),
+        tokenizer=_tokenizer(folder, source, cache),
+        config=_text(folder, "config.json", cache),
+        tokenizer_config=_text(folder, "tokenizer_config.json", cache),
+        pooling=_text(folder, "1_Pooling/config.json", cache),
+    )
+
+
+def _tokenizer(folder: Path, source: str, cache: Cache) -> InputFile:
+    found = _text(folder, "tokenizer.json", cache)
+    if found is None:
+        raise fail("ES505", f"`source: {source}`: {folder} has no tokenizer.json. {_TOKENIZER_ADVICE}")
+    return found
+
+
+def _text(folder: Path, name: str, cache: Cache) -> InputFile | None:
+    path = folder / name
+    return cache.input(path, name, text=True) if path.is_file() else None

@@ -1,0 +1,105 @@
+"""pack: the model with its head, the tokenizer and the manifest, in content-addressed chunks."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from edgespec.artifact import Chunk, FileEntry, Manifest, ModelInfo, split
+from edgespec.build.problems import fail
+from edgespec.build.stages.stage import Inputs, Result, Run, Stage
+from edgespec.values import canonical_json, sha256_hex
+
+ENGINE: Final = "onnxruntime"
+TOKENIZER_KEYS: Final = (
+    "additional_special_tokens", "bos_token", "clean_up_tokenization_spaces", "cls_token",
+    "do_lowercase_and_remove_accent", "eos_token", "mask_token", "pad_token", "remove_space", "sep_token", "unk_token",
+)  # fmt: skip
+"""What @huggingface/tokenizers 0.2 reads of a tokenizer_config.json."""
+
+
+def _depends(inputs: Inputs) -> Inputs:
+    return {k: inputs[k] for k in ("task", "quantization", "chunk", "source_digest")}
+
+
+def pack_tokenizer(data: bytes) -> bytes:
+    """The same tokenizer without truncation and padding, which are the runtime's, in canonical JSON."""
+    try:
+        tokenizer = json.loads(data)
+        if not isinstance(tokenizer, dict) or "model" not in tokenizer:
+            raise ValueError("it has no model")
+        return canonical_json({**tokenizer, "truncation": None, "padding": None}).encode()
+    except ValueError as why:
+        raise fail("ES506", f"tokenizer.json: {why}. Save it anew with transformers or tokenizers.") from None
+
+
+def pack_tokenizer_config(data: bytes | None) -> bytes:
+    """Only what the runtime reads; a token that is written as an object becomes its text."""
+    try:
+        config = json.loads(data) if data else {}
+        kept: dict[str, Any] = {k: _token(config[k]) for k in TOKENIZER_KEYS if config.get(k) is not None}
+    except (ValueError, AttributeError, TypeError) as why:
+        raise fail("ES506", f"tokenizer_config.json: {why}.") from None
+    return canonical_json(kept).encode()
+
+
+def _token(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_token(v) for v in value]
+    return value["content"] if isinstance(value, dict) and "content" in value else value
+
+
+def _model(run: Run) -> bytes:
+    raw = run.output("quantize", "model.onnx")
+    if "head" not in run.entries:
+        return raw
+    import numpy as np
+    import onnx
+
+    from edgespec.build.graph import encode, join_head
+
+    kernel = np.frombuffer(run.output("head", "kernel"), "<f4").reshape(run.notes("head")["shape"])
+    bias = np.frombuffer(run.output("head", "bias"), "<f4")
+    return encode(join_head(onnx.load_from_string(raw), kernel, bias))
+
+
+def _check_tokenizer(run: Run, tokenizer: bytes, model: bytes) -> None:
+    """Loads both and runs one text through them: what cannot work here cannot work in a Worker."""
+    from edgespec.build.embed import TextEncoder, read_tokenizer
+
+    out = TextEncoder(model, read_tokenizer(tokenizer, run.spec.task.max_tokens)).run("edgespec")
+    if out.ndim != 1:
+        raise fail("ES514", f"the model of {run.spec.model.source} gives {out.ndim + 1} dimensions, not [batch, columns].")
+
+
+def _run(run: Run) -> Result:
+    model = _model(run)
+    files = {
+        "model.onnx": model,
+        "tokenizer.json": pack_tokenizer(run.files.tokenizer.read()),
+        "tokenizer_config.json": pack_tokenizer_config(
+            run.files.tokenizer_config.read() if run.files.tokenizer_config else None
+        ),
+    }
+    _check_tokenizer(run, files["tokenizer.json"], model)
+    outputs: dict[str, bytes | memoryview] = {}
+    entries = {}
+    for name, data in files.items():
+        pieces = split(data, run.spec.cache.weights.kv.chunk)
+        chunks = tuple(Chunk(sha256_hex(bytes(p)), len(p)) for p in pieces)
+        outputs |= {f"chunk/{c.sha256}": p for c, p in zip(chunks, pieces, strict=True)}
+        entries[name] = FileEntry(sha256_hex(data), len(data), chunks)
+    notes = run.notes("quantize")
+    task = run.spec.task.model_dump(mode="json")
+    info = ModelInfo(
+        inputs=tuple(notes["inputs"]),
+        output="logits" if "head" in run.entries else notes["output"],
+        dimensions=run.notes("head")["shape"][1] if "head" in run.entries else notes["columns"],
+        quantization=run.spec.quantization.method,
+    )
+    manifest = Manifest(ENGINE, task, info, entries)
+    run.say("pack", f"{manifest.digest[:12]}: {manifest.size} bytes in {len(manifest.chunks)} chunks")
+    return Result({"manifest.json": manifest.encode(), **outputs})
+
+
+STAGE = Stage("pack", 1, ("quantize", "head"), _depends, _run, tools=("onnx",))

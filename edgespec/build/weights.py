@@ -1,0 +1,66 @@
+"""Reading safetensors from memory: https://huggingface.co/docs/safetensors (8-byte length, JSON header, raw data)."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float32]
+_DTYPES: Final = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+
+
+class BrokenWeights(ValueError):
+    """The bytes are not a safetensors file, or a tensor in it is not of floating point."""
+
+
+class Tensors:
+    """Named tensors of one or more safetensors files; each is converted to float32 when it is asked for."""
+
+    def __init__(self, *files: bytes) -> None:
+        self._where: dict[str, tuple[memoryview, Mapping[str, Any]]] = {}
+        for raw in files:
+            self._index(raw)
+
+    def _index(self, raw: bytes) -> None:
+        length = int.from_bytes(raw[:8], "little")
+        if len(raw) < 8 or length > len(raw) - 8:
+            raise BrokenWeights("the header does not fit into the file: it is cut short or not safetensors")
+        try:
+            header = json.loads(raw[8 : 8 + length])
+        except ValueError as why:
+            raise BrokenWeights(f"the header is not JSON: {why}") from None
+        data = memoryview(raw)[8 + length :]
+        for name, entry in header.items():
+            if name == "__metadata__":
+                continue
+            begin, end = entry["data_offsets"]
+            if not 0 <= begin <= end <= len(data):
+                raise BrokenWeights(f"tensor {name!r} reaches beyond the end of the file: it is cut short")
+            self._where[name] = data[begin:end], entry
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._where
+
+    def names(self) -> list[str]:
+        return sorted(self._where)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return tuple(self._where[name][1]["shape"])
+
+    def get(self, name: str) -> FloatArray:
+        """Raises KeyError for a name that is not there."""
+        data, entry = self._where[name]
+        dtype = _DTYPES.get(entry["dtype"])
+        if dtype is None:
+            raise BrokenWeights(f"tensor {name!r} is {entry['dtype']}: only F64, F32, F16 and BF16 are read")
+        flat = np.frombuffer(data, dtype)
+        if flat.size != math.prod(entry["shape"]):
+            raise BrokenWeights(f"tensor {name!r} has {flat.size} values, its shape {entry['shape']} wants others")
+        if entry["dtype"] == "BF16":
+            flat = (flat.astype(np.uint32) << 16).view(np.float32)
+        return flat.astype(np.float32, copy=False).reshape(entry["shape"])
