@@ -71,10 +71,14 @@ async function main() {
     buckets: Object.keys(store.state.buckets).sort(),
     namespaces: Object.values(store.state.namespaces).map((n) => n.title).sort(),
   });
-  const server = new Server({ api, s3: new S3(store, runtime, buckets, credentials), routing, status, shutdown: () => void stop(), log });
+  const server = new Server({ api, s3: new S3(store, runtime, buckets, credentials), routing, status, shutdown: () => void stop(), dir, log });
 
-  for (const signal of ["SIGTERM", "SIGINT"]) process.on(signal, () => void stop());
   await runtime.start();
+  for (const signal of ["SIGTERM", "SIGINT"]) {
+    // miniflare's own listeners end the process at once; this one lets the requests in flight end first.
+    process.removeAllListeners(signal);
+    process.on(signal, () => void stop());
+  }
   routing.port = await server.listen(Number(args.port));
   replace(path.join(dir, "edge.json"), JSON.stringify({ pid: process.pid, started: startedAt(process.pid), port: routing.port }), 0o600);
   log({ event: "listening", port: routing.port, workerd: workerdVersion });

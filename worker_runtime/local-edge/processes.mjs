@@ -52,6 +52,14 @@ export function adoptWorkerd(dir, workerd) {
   return ended;
 }
 
+/** Forgets processes that have ended. */
+export function forgetEnded(pids) {
+  for (const name of fs.readdirSync(pids)) {
+    const file = path.join(pids, name);
+    if (startedAt(Number(name)) !== fs.readFileSync(file, "utf8").trim()) fs.rmSync(file, { force: true });
+  }
+}
+
 /** Kills every recorded process that is still the one that was recorded, and forgets all records. */
 export function reap(pids) {
   let ended = 0;

@@ -8,6 +8,7 @@ import { createHash, createHmac, randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Miniflare } from "miniflare";
 import { CF } from "./cf.mjs";
+import { forgetEnded } from "./processes.mjs";
 import { workerOptions, GATEWAY } from "./workers.mjs";
 
 const SPARE_SLOTS = 4;
@@ -206,6 +207,7 @@ export class Runtime {
       throw error;
     } finally {
       this.reloads += 1;
+      forgetEnded(path.join(this.store.dir, "run", "workerd"));
       this.log({ event: "reload", workers: this.#loaded.size, ms: Date.now() - begun });
     }
   }

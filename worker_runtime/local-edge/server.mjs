@@ -10,7 +10,7 @@ const UPLOAD_BYTES = 128 * 1024 * 1024;
 export class Server {
   /**
    * @param {{api: import("./api.mjs").Api, s3: import("./s3.mjs").S3, routing: import("./routing.mjs").Routing,
-   *   status: () => Promise<object>, shutdown: () => void, log: (line: object) => void}} parts
+   *   status: () => Promise<object>, shutdown: () => void, dir: string, log: (line: object) => void}} parts
    */
   constructor(parts) {
     Object.assign(this, parts);
@@ -73,6 +73,8 @@ export class Server {
   }
 
   async #edge(request) {
+    // Which project's edge this is, so that another project's can say who has the port. No secret, no token needed.
+    if (request.path === "/edge/whoami") return json(200, { edgespec: true, dir: this.dir });
     try {
       this.api.authenticate(request.headers);
     } catch (error) {
@@ -90,6 +92,7 @@ export class Server {
   async #send(incoming, response, { status, headers = {}, rawHeaders, body = null }) {
     if (response.destroyed) return;
     try {
+      if (typeof body === "string" || Buffer.isBuffer(body)) headers = { "content-length": String(Buffer.byteLength(body)), ...headers };
       if (rawHeaders) for (const [name, value] of rawHeaders) response.appendHeader(name, value);
       response.writeHead(status, headers);
       if (body === null || typeof body === "string" || Buffer.isBuffer(body)) response.end(body ?? undefined);
