@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from edgespec.build.problems import caution, problem
-from edgespec.diagnostics import Checked, Diagnostic, Diagnostics, Severity, SourceRange
+from edgespec.diagnostics import Checked, Diagnostic, Diagnostics, SourceRange
 from edgespec.spec.models import Embedding, KeywordExtraction, TextClassification
 
 MAX_REPORTED: Final = 20
@@ -234,12 +234,14 @@ class _Row:
         if isinstance(value, str):
             return [value]
         hint = " For several labels an example the task needs `multi_label: true`." if isinstance(value, list) else ""
-        self.say("ES524", f"'label' is {_kind(value)}; write one of the task's labels as a string.{hint}", self.at("label"))
+        detail = f"'label' is {_kind(value)}; write one of the task's labels as a string.{hint}"
+        self.say("ES524", detail, self.at("label"))
         return []
 
     def _list(self, key: str, *, at_least: int) -> list[str]:
         value = self.data[key]
-        fine = isinstance(value, list) and len(value) >= at_least and all(isinstance(v, str) and v.strip() for v in value)
+        fine = isinstance(value, list) and all(isinstance(v, str) and v.strip() for v in value)
+        fine = fine and len(value) >= at_least
         if fine and len(set(value)) == len(value):
             return list(value)
         what = "empty" if value == [] else _kind(value)
@@ -263,8 +265,10 @@ def _no_constant(name: str) -> None:
 
 
 def _kind(value: object) -> str:
-    names = {bool: "true or false", int: "a number", float: "a number", str: "a string", list: "a list", dict: "an object"}
-    return "null" if value is None else names.get(type(value), type(value).__name__)
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    names = {int: "a number", float: "a number", str: "a string", list: "a list", dict: "an object"}
+    return names.get(type(value), type(value).__name__)
 
 
 def _task_name(task: Task) -> str:
@@ -285,7 +289,3 @@ def _unlearnable(found: Sequence[Example], path: str, task: TextClassification) 
         detail = f"{path} has {len(found)} examples for {len(task.labels)} labels. Ten of each are a start."
         out.append(problem("ES526", detail, place))
     return out
-
-
-def warnings_of(diagnostics: Diagnostics) -> list[Diagnostic]:
-    return [d for d in diagnostics if d.severity is Severity.WARNING]

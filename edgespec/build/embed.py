@@ -55,10 +55,11 @@ class TextEncoder:
         encoding = self._tokenizer.encode(text)
         feeds = {name: np.array([_ids(encoding, name)], dtype=np.int64) for name in self._inputs}
         try:
-            out: FloatArray = self._session.run(None, feeds)[0]
+            (out,) = self._session.run(None, feeds)
         except Exception as why:  # noqa: BLE001
             raise fail("ES533", f"{str(why).strip()}.") from None
-        return out[0]
+        row: FloatArray = out[0]
+        return row
 
     def run_all(self, texts: Sequence[str], done: Callable[[float], None] = lambda _: None) -> FloatArray:
         """[texts, columns], in the order of the texts; `done` hears the fraction, now and then."""
@@ -80,4 +81,5 @@ def _ids(encoding: Encoding, name: str) -> list[int]:
 def normalise_rows(x: FloatArray) -> FloatArray:
     """Each row at length 1, as the graph does it."""
     length = np.maximum(np.sqrt((x * x).sum(axis=1, keepdims=True)), np.float32(1e-12))
-    return (x / length).astype(np.float32)
+    unit: FloatArray = (x / length).astype(np.float32)
+    return unit

@@ -90,16 +90,19 @@ def columns(model: ModelProto) -> int:
 
 
 def pool(graph: Graph, hidden: str, mask: str, mode: str) -> str:
-    """[batch, sequence, hidden] to [batch, hidden]: the mean over the attention mask, or the first token."""
+    """[batch, sequence, hidden] to [batch, hidden]: the mean over the attention mask, or the first token.
+
+    Written with nodes that no opset since 8 has changed, so that it can be added to any graph.
+    """
     if mode == "cls":
         return graph.op("Gather", "pooling.first", hidden, graph.weight("const.first", np.array(0)), axis=1)
-    weights = graph.op("Cast", "pooling.mask", mask, to=TensorProto.FLOAT)
-    column = graph.op("Unsqueeze", "pooling.column", weights, graph.ints(-1))
-    masked = graph.op("Mul", "pooling.masked", hidden, column)
-    total = graph.op("ReduceSum", "pooling.total", masked, graph.ints(1), keepdims=0)
-    count = graph.op("ReduceSum", "pooling.count", column, graph.ints(1), keepdims=0)
-    at_least = graph.op("Max", "pooling.at_least", count, graph.number(1e-9))
-    return graph.op("Div", "pooling.mean", total, at_least)
+    seen = graph.op("Cast", "pooling.mask", mask, to=TensorProto.FLOAT)
+    row = graph.op("Reshape", "pooling.row", seen, graph.ints(0, 1, -1))
+    column = graph.op("Reshape", "pooling.column", seen, graph.ints(0, -1, 1))
+    total = graph.op("MatMul", "pooling.total", row, hidden)
+    count = graph.op("Max", "pooling.count", graph.op("MatMul", "pooling.seen", row, column), graph.number(1e-9))
+    mean = graph.op("Div", "pooling.mean", total, count)
+    return graph.op("Reshape", "pooling.flat", mean, graph.ints(0, -1))
 
 
 def join_head(model: ModelProto, kernel: Array, bias: Array) -> ModelProto:
@@ -111,25 +114,15 @@ def join_head(model: ModelProto, kernel: Array, bias: Array) -> ModelProto:
     joined.CopyFrom(model)
     graph = joined.graph
     (out,) = graph.output
-    norm, floor, unit = "head.norm", "head.norm.floor", "head.unit"
-    graph.node.extend(
-        [
-            helper.make_node("ReduceL2", [out.name], [norm], name=norm, axes=[-1], keepdims=1)
-            if _default_opset(joined) < 18
-            else helper.make_node("ReduceL2", [out.name, "head.axes"], [norm], name=norm, keepdims=1),
-            helper.make_node("Max", [norm, "head.epsilon"], [floor], name=floor),
-            helper.make_node("Div", [out.name, floor], [unit], name=unit),
-            helper.make_node("Gemm", [unit, "head.kernel", "head.bias"], ["logits"], name="logits"),
-        ]
-    )
-    tensors = {"head.epsilon": np.array(1e-12, np.float32), "head.kernel": kernel, "head.bias": bias}
-    if _default_opset(joined) >= 18:
-        tensors["head.axes"] = np.array([-1], np.int64)
-    graph.initializer.extend(numpy_helper.from_array(np.ascontiguousarray(v), k) for k, v in tensors.items())
+    unit = helper.make_node("LpNormalization", [out.name], ["head.unit"], name="head.unit", axis=-1, p=2)
+    gemm = helper.make_node("Gemm", ["head.unit", "head.kernel", "head.bias"], ["logits"], name="logits")
+    graph.node.extend([unit, gemm])
+    for name, value in {"head.kernel": kernel, "head.bias": bias}.items():
+        graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
     del graph.output[:]
     graph.output.append(helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", bias.shape[0]]))
     return joined
 
 
-def _default_opset(model: ModelProto) -> int:
+def opset(model: ModelProto) -> int:
     return next(int(o.version) for o in model.opset_import if o.domain in ("", "ai.onnx"))

@@ -87,10 +87,8 @@ def _newton_step(problem: Problem, a: Array, p: Array, gradient: Array, forcing:
 
     def hessian(v: Array) -> Array:
         u = a @ v
-        if problem.independent:
-            curved = p * (1 - p) * u
-        else:
-            curved = p * (u - (p * u).sum(axis=1, keepdims=True))
+        mean = p * u if problem.independent else (p * u).sum(axis=1, keepdims=True)
+        curved = p * (u - mean)
         return np.asarray(a.T @ curved + penalty * v)
 
     step, residual = np.zeros_like(gradient), -gradient

@@ -17,7 +17,7 @@ from onnx import TensorProto
 
 from edgespec.build.graph import Graph, pool
 from edgespec.build.problems import fail
-from edgespec.build.weights import BrokenWeights, FloatArray, Tensors
+from edgespec.build.weights import BrokenWeightsError, FloatArray, Tensors
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -44,17 +44,17 @@ class Names:
     norm: str
 
 
-_BERT: Final = dict(
-    layer="encoder.layer.{}.",
-    query="attention.self.query",
-    key="attention.self.key",
-    value="attention.self.value",
-    attention_out="attention.output.dense",
-    attention_norm="attention.output.LayerNorm",
-    up="intermediate.dense",
-    down="output.dense",
-    norm="output.LayerNorm",
-)
+_BERT: Final = {
+    "layer": "encoder.layer.{}.",
+    "query": "attention.self.query",
+    "key": "attention.self.key",
+    "value": "attention.self.value",
+    "attention_out": "attention.output.dense",
+    "attention_norm": "attention.output.LayerNorm",
+    "up": "intermediate.dense",
+    "down": "output.dense",
+    "norm": "output.LayerNorm",
+}
 FAMILIES: Final = {
     "bert": Names(prefixes=("bert.", ""), **_BERT),
     "roberta": Names(prefixes=("roberta.", ""), **_BERT),
@@ -107,8 +107,8 @@ def read_config(config: Mapping[str, Any], where: str) -> Config:
             "Export any other model to ONNX and write `source: ./model.onnx`.",
         )
     if config.get("position_embedding_type", "absolute") != "absolute":
-        raise fail("ES510", f"{where}: position_embedding_type must be 'absolute', it is "
-                   f"{config['position_embedding_type']!r}. Export the model to ONNX instead.")  # fmt: skip
+        found = config["position_embedding_type"]
+        raise fail("ES510", f"{where}: positions are {found!r}, not 'absolute'. Export the model to ONNX instead.")
     distil = kind == "distilbert"
     activation = config.get("activation" if distil else "hidden_act", "gelu")
     if activation not in ACTIVATIONS:
@@ -119,7 +119,7 @@ def read_config(config: Mapping[str, Any], where: str) -> Config:
         layers = int(config["n_layers" if distil else "num_hidden_layers"])
         positions = int(config["max_position_embeddings"])
     except (KeyError, TypeError, ValueError) as why:
-        raise fail("ES510", f"{where}: {why} is missing or not a number; is this the model's own config.json?") from None
+        raise fail("ES510", f"{where}: {why} is missing or no number. Take the model's own config.json.") from None
     if heads < 1 or width % heads:
         raise fail("ES510", f"{where}: {width} columns cannot be shared between {heads} attention heads.")
     pad = int(config.get("pad_token_id") or 0)
@@ -152,9 +152,8 @@ class Encoder:
         self.config, self.names, self.where = config, FAMILIES[config.family], where
         self.graph = Graph()
         self._tensors = tensors
-        self._prefix = next(
-            (p for p in self.names.prefixes if f"{p}embeddings.word_embeddings.weight" in tensors), self.names.prefixes[0]
-        )
+        prefixes = self.names.prefixes
+        self._prefix = next((p for p in prefixes if f"{p}embeddings.word_embeddings.weight" in tensors), prefixes[0])
 
     def tensor(self, name: str, *shape: int | None) -> FloatArray:
         """The tensor of that name in float32, its shape checked (None: any length)."""
@@ -164,7 +163,7 @@ class Encoder:
             raise fail("ES511", f"{self.where} has no tensor {name!r}, which config.json makes one expect.")
         try:
             value = self._tensors.get(found)
-        except BrokenWeights as why:
+        except BrokenWeightsError as why:
             raise fail("ES511", f"{self.where}: {why}.") from None
         if value.ndim != len(shape) or any(w not in (None, g) for w, g in zip(shape, value.shape, strict=True)):
             wanted = "x".join("any" if n is None else str(n) for n in shape)
@@ -194,7 +193,8 @@ class Encoder:
                 types = g.weight("embeddings.types.row", table[0])
             x = g.op("Add", "embeddings.words_types", x, types)
         table = self.tensor(f"{at}position_embeddings.weight", None, c.width)
-        positions = g.op("Gather", "embeddings.positions", g.weight("embeddings.positions.table", table), self.positions())
+        rows = g.weight("embeddings.positions.table", table)
+        positions = g.op("Gather", "embeddings.positions", rows, self.positions())
         return self.layer_norm(g.op("Add", "embeddings.sum", x, positions), "embeddings.norm", f"{at}LayerNorm")
 
     def positions(self) -> str:
@@ -241,7 +241,8 @@ class Encoder:
         g, c, n = self.graph, self.config, self.names
         at, name = self._prefix + n.layer.format(index), f"layer.{index}"
         attended = self.attention(x, mask, at, f"{name}.attention")
-        x = self.layer_norm(g.op("Add", f"{name}.attention.sum", attended, x), f"{name}.attention.norm", at + n.attention_norm)
+        summed = g.op("Add", f"{name}.attention.sum", attended, x)
+        x = self.layer_norm(summed, f"{name}.attention.norm", at + n.attention_norm)
         up = self.linear(x, f"{name}.up", at + n.up, c.width, None)
         inner = g.weights[f"{name}.up.bias"].shape[0]
         down = self.linear(activate(g, up, f"{name}.act", c.activation), f"{name}.down", at + n.down, inner, c.width)
@@ -275,7 +276,8 @@ def activate(g: Graph, x: str, name: str, kind: str) -> str:
         return g.op("Relu", name, x)
     if kind == "gelu":
         erf = g.op("Erf", f"{name}.erf", g.op("Div", f"{name}.div", x, g.number(math.sqrt(2))))
-        return g.op("Mul", name, g.op("Mul", f"{name}.mul", x, g.op("Add", f"{name}.add", erf, g.number(1))), g.number(0.5))
+        scaled = g.op("Mul", f"{name}.mul", x, g.op("Add", f"{name}.add", erf, g.number(1)))
+        return g.op("Mul", name, scaled, g.number(0.5))
     cube = g.op("Pow", f"{name}.cube", x, g.number(3))
     inner = g.op("Add", f"{name}.inner", x, g.op("Mul", f"{name}.cubed", cube, g.number(0.044715)))
     tanh = g.op("Tanh", f"{name}.tanh", g.op("Mul", f"{name}.scaled", inner, g.number(math.sqrt(2 / math.pi))))

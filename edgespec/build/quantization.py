@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 TABLE_MIN: Final = 64 * 1024
 """Bytes: smaller tables stay as they are."""
-_QUANTISED: Final = frozenset({"MatMulInteger", "DynamicQuantizeLinear", "QLinearMatMul", "DequantizeLinear", "MatMulNBits"})
+_QUANTISED: Final = frozenset(
+    {"DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "MatMulNBits", "QLinearMatMul"}
+)
 
 
 def is_quantised(model: ModelProto) -> bool:
@@ -40,9 +42,8 @@ def to_int8(model: ModelProto) -> ModelProto:
     note.key, note.value = "onnx.quant.pre_process", "onnxruntime.quant"
     with tempfile.TemporaryDirectory(prefix="edgespec-quantize-") as folder:
         out = Path(folder) / "model.onnx"
-        quantize_dynamic(
-            copy, out, op_types_to_quantize=["MatMul"], per_channel=True, reduce_range=False, weight_type=QuantType.QInt8
-        )
+        kinds = ["MatMul"]
+        quantize_dynamic(copy, out, op_types_to_quantize=kinds, per_channel=True, weight_type=QuantType.QInt8)
         return onnx.load(out)
 
 

@@ -137,15 +137,21 @@ def in_package(folder: Path, package: PackageName, cache: Cache) -> ModelFiles:
     candidates = [*_model_folders(folder)]
     if len(candidates) > 1:
         listed = ", ".join(str(p.relative_to(folder)) for p in candidates)
-        raise fail("ES504", f"the package {package} holds several models: {listed}. Copy the one that you mean into "
-                   "the project and write `source: ./DIR`.")  # fmt: skip
+        raise fail(
+            "ES504",
+            f"the package {package} holds several models: {listed}. "
+            "Copy the one that you mean into the project and write `source: ./DIR`.",
+        )
     if candidates:
         return _directory(candidates[0], f"package:{package}", cache)
     graphs = [p for p in sorted(folder.rglob("*.onnx")) if (p.parent / "tokenizer.json").is_file()]
     if len(graphs) == 1:
         return _onnx(graphs[0], f"package:{package}", cache)
-    raise fail("ES504", f"the package {package} in {folder} has no folder with config.json, *.safetensors and "
-               "tokenizer.json, and no single ONNX file beside a tokenizer.json.")  # fmt: skip
+    raise fail(
+        "ES504",
+        f"the package {package} in {folder} has no folder with config.json, *.safetensors and tokenizer.json, "
+        "and no single ONNX file beside a tokenizer.json.",
+    )
 
 
 def _model_folders(folder: Path) -> Iterator[Path]:

@@ -14,7 +14,7 @@ FloatArray = npt.NDArray[np.float32]
 _DTYPES: Final = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
 
-class BrokenWeights(ValueError):
+class BrokenWeightsError(ValueError):
     """The bytes are not a safetensors file, or a tensor in it is not of floating point."""
 
 
@@ -29,18 +29,18 @@ class Tensors:
     def _index(self, raw: bytes) -> None:
         length = int.from_bytes(raw[:8], "little")
         if len(raw) < 8 or length > len(raw) - 8:
-            raise BrokenWeights("the header does not fit into the file: it is cut short or not safetensors")
+            raise BrokenWeightsError("the header does not fit into the file: it is cut short or not safetensors")
         try:
             header = json.loads(raw[8 : 8 + length])
         except ValueError as why:
-            raise BrokenWeights(f"the header is not JSON: {why}") from None
+            raise BrokenWeightsError(f"the header is not JSON: {why}") from None
         data = memoryview(raw)[8 + length :]
         for name, entry in header.items():
             if name == "__metadata__":
                 continue
             begin, end = entry["data_offsets"]
             if not 0 <= begin <= end <= len(data):
-                raise BrokenWeights(f"tensor {name!r} reaches beyond the end of the file: it is cut short")
+                raise BrokenWeightsError(f"tensor {name!r} reaches beyond the end of the file: it is cut short")
             self._where[name] = data[begin:end], entry
 
     def __contains__(self, name: object) -> bool:
@@ -57,10 +57,10 @@ class Tensors:
         data, entry = self._where[name]
         dtype = _DTYPES.get(entry["dtype"])
         if dtype is None:
-            raise BrokenWeights(f"tensor {name!r} is {entry['dtype']}: only F64, F32, F16 and BF16 are read")
+            raise BrokenWeightsError(f"tensor {name!r} is {entry['dtype']}: only F64, F32, F16 and BF16 are read")
         flat = np.frombuffer(data, dtype)
         if flat.size != math.prod(entry["shape"]):
-            raise BrokenWeights(f"tensor {name!r} has {flat.size} values, its shape {entry['shape']} wants others")
+            raise BrokenWeightsError(f"tensor {name!r} has {flat.size} values, its shape {entry['shape']} wants others")
         if entry["dtype"] == "BF16":
             flat = (flat.astype(np.uint32) << 16).view(np.float32)
         return flat.astype(np.float32, copy=False).reshape(entry["shape"])

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 from edgespec.build.cache import InputFile
 from edgespec.build.problems import fail
 from edgespec.build.sources import ModelFiles
-from edgespec.build.stages.stage import Inputs, Result, Run, Stage
+from edgespec.build.stages.stage import Inputs, Result, Run, Stage, part
 from edgespec.spec.models import EdgeModel, TextClassification
 
 if TYPE_CHECKING:
+    from onnx import ModelProto
+
     from edgespec.build.onnx_bert import Config
 
 MODULES = frozenset({"Transformer", "Pooling", "Normalize"})
@@ -24,8 +26,7 @@ def wants_classifier(spec: EdgeModel) -> bool:
 
 
 def _depends(inputs: Inputs) -> Inputs:
-    task = inputs["task"]
-    assert isinstance(task, dict)
+    task = part(inputs, "task")
     if task["type"] == "text-classification" and inputs["head"] is None:
         return {"output": "logits", "labels": task["labels"]}
     return {"output": "embedding"}
@@ -45,9 +46,12 @@ def pooling_of(files: ModelFiles, source: str) -> str:
     """`mean` or `cls`, from the files of sentence-transformers; mean where they are absent."""
     if files.modules:
         kinds = [str(m.get("type", "")).rpartition(".")[2] for m in read_json(files.modules, source).get("list", [])]
-        if strange := sorted({k for k in kinds} - MODULES):
-            raise fail("ES510", f"`source: {source}`: modules.json has {', '.join(strange)} after the encoder; edgespec "
-                       f"knows {', '.join(sorted(MODULES))}. Export the whole model to ONNX instead.")  # fmt: skip
+        if strange := sorted(set(kinds) - MODULES):
+            raise fail(
+                "ES510",
+                f"`source: {source}`: modules.json has {', '.join(strange)}; edgespec knows "
+                f"{', '.join(sorted(MODULES))}. Export the whole model to ONNX instead.",
+            )
     if files.pooling is None:
         return "mean"
     data = read_json(files.pooling, source)
@@ -56,8 +60,12 @@ def pooling_of(files: ModelFiles, source: str) -> str:
     if isinstance(single := data.get("pooling_mode"), str):
         modes = [{"cls": "cls_token", "mean": "mean_tokens"}.get(single, single)]
     if len(modes) != 1 or modes[0] not in names:
-        raise fail("ES510", f"`source: {source}`: 1_Pooling/config.json pools by {' and '.join(modes) or 'nothing'}; "
-                   "edgespec pools by the mean or by the first token (cls).")  # fmt: skip
+        found = " and ".join(modes) or "nothing"
+        raise fail(
+            "ES510",
+            f"`source: {source}`: 1_Pooling/config.json pools by {found}; "
+            "edgespec pools by the mean or by the first token (cls).",
+        )
     return names[modes[0]]
 
 
@@ -71,78 +79,116 @@ def label_order(own: Sequence[str] | None, wanted: Sequence[str], source: str) -
     exact = {name: i for i, name in enumerate(own)}
     order = [exact.get(label, folded.get(label.casefold(), -1)) for label in wanted]
     if -1 in order or len(set(order)) != len(own):
-        raise fail("ES512", f"the task's labels are [{', '.join(wanted)}]; the classifier in {source} has "
-                   f"[{', '.join(own)}]. Write the same names, in any order, or fit a new classifier with "
-                   "`pipeline: [{head: {train: data/train.jsonl}}]`.")  # fmt: skip
+        raise fail(
+            "ES512",
+            f"the task's labels are [{', '.join(wanted)}]; the classifier in {source} has [{', '.join(own)}]. Write "
+            "the same names, in any order, or fit a classifier with `pipeline: [{head: {train: data/train.jsonl}}]`.",
+        )
     return order
 
 
 def _read_config(run: Run) -> Config:
     from edgespec.build.onnx_bert import read_config
 
-    assert run.files.config is not None
     source = run.spec.model.source
+    if run.files.config is None:
+        raise fail("ES504", f"{source} has no config.json.")
     return read_config(read_json(run.files.config, source), f"config.json of {source}")
 
 
 def _check(run: Run) -> None:
+    spec, source = run.spec, run.spec.model.source
+    pooling_of(run.files, source)
     if run.files.is_onnx:
         return
-    spec, config = run.spec, _read_config(run)
-    source = spec.model.source
-    pooling_of(run.files, source)
+    config = _read_config(run)
     if wants_classifier(spec):
-        assert isinstance(spec.task, TextClassification)
         if config.labels is None:
             raise no_classifier(source)
-        label_order(config.labels, spec.task.labels, source)
-    check_length(spec, config.positions)
+        label_order(config.labels, run.classification.labels, source)
+    if spec.task.max_tokens > config.positions:
+        raise fail(
+            "ES515",
+            f"max_tokens is {spec.task.max_tokens}, the positions of {source} end at {config.positions}. "
+            f"Write {config.positions} or less.",
+        )
 
 
 def no_classifier(source: str) -> Exception:
-    return fail("ES513", f"{source} has no classifier, and the pipeline fits none. Add one to the spec: "
-                "`model: {source: ..., pipeline: [{head: {train: data/train.jsonl}}]}`, with a line "
-                '{"text": "...", "label": "..."} for each example.')  # fmt: skip
+    return fail(
+        "ES513",
+        f"{source} has no classifier, and the pipeline fits none. Add one to the spec: "
+        "`model: {source: ..., pipeline: [{head: {train: data/train.jsonl}}]}`, with a line "
+        '{"text": "...", "label": "..."} for each example.',
+    )
 
 
-def check_length(spec: EdgeModel, positions: int | None) -> None:
-    if positions is not None and spec.task.max_tokens > positions:
-        raise fail("ES515", f"max_tokens is {spec.task.max_tokens}, the positions of {spec.model.source} end at "
-                   f"{positions}. Write {positions} or less.")  # fmt: skip
+def _from_graph(run: Run) -> ModelProto:
+    from edgespec.build import onnx_import
+
+    source, tokenizer = run.spec.model.source, run.files.tokenizer.read()
+    model = onnx_import.read_graph(run.files.weights[0].read(), source)
+    if not wants_classifier(run.spec):
+        model = onnx_import.to_embedding(model, pooling_of(run.files, source), source)
+        onnx_import.set_columns(model, onnx_import.count_columns(model, tokenizer, source))
+        return model
+    if onnx_import.logits_of(model) is None:
+        raise no_classifier(source)
+    wanted = run.classification.labels
+    own = onnx_import.label_names(run.files.config.read() if run.files.config else None)
+    model = onnx_import.to_logits(model, label_order(own, wanted, source))
+    columns = onnx_import.count_columns(model, tokenizer, source)
+    if columns != len(wanted):
+        raise fail("ES512", f"the task has {len(wanted)} labels, the classifier in {source} has {columns} outputs.")
+    onnx_import.set_columns(model, columns)
+    return model
+
+
+def _from_weights(run: Run, config: Config) -> ModelProto:
+    from edgespec.build.onnx_bert import export_classifier, export_embedding
+    from edgespec.build.weights import BrokenWeightsError, Tensors
+
+    source = run.spec.model.source
+    where = f"{', '.join(f.name for f in run.files.weights)} of {source}"
+    try:
+        tensors = Tensors(*(f.read() for f in run.files.weights))
+    except BrokenWeightsError as why:
+        raise fail("ES511", f"{where}: {why}.") from None
+    if wants_classifier(run.spec):
+        order = label_order(config.labels, run.classification.labels, source)
+        model = export_classifier(config, tensors, order, where)
+    else:
+        model = export_embedding(config, tensors, pooling_of(run.files, source), where)
+    _check_vocabulary(run, model, source)
+    return model
+
+
+def _check_vocabulary(run: Run, model: ModelProto, source: str) -> None:
+    from edgespec.build.embed import read_tokenizer
+    from edgespec.build.graph import initializers
+
+    rows = int(initializers(model.graph)["embeddings.words.table"].dims[0])
+    highest = max(read_tokenizer(run.files.tokenizer.read(), None).get_vocab().values(), default=0)
+    if highest >= rows:
+        raise fail(
+            "ES506",
+            f"tokenizer.json of {source} has the token id {highest}, the embedding table has {rows} rows: "
+            "the tokenizer belongs to another model.",
+        )
 
 
 def _run(run: Run) -> Result:
     from edgespec.build.graph import PROTOBUF_LIMIT, columns, encode
 
-    spec, source = run.spec, run.spec.model.source
+    source = run.spec.model.source
     run.say("export", f"writing {source} as ONNX")
-    if run.files.is_onnx:
-        from edgespec.build.onnx_import import read_model
-
-        model, positions = read_model(run), None
-    else:
-        from edgespec.build.onnx_bert import export_classifier, export_embedding
-        from edgespec.build.weights import BrokenWeights, Tensors
-
-        config = _read_config(run)
-        positions = config.positions
-        where = f"{', '.join(f.name for f in run.files.weights)} of {source}"
-        try:
-            tensors = Tensors(*(f.read() for f in run.files.weights))
-        except BrokenWeights as why:
-            raise fail("ES511", f"{where}: {why}.") from None
-        if wants_classifier(spec):
-            assert isinstance(spec.task, TextClassification)
-            model = export_classifier(config, tensors, label_order(config.labels, spec.task.labels, source), where)
-        else:
-            model = export_embedding(config, tensors, pooling_of(run.files, source), where)
+    model = _from_graph(run) if run.files.is_onnx else _from_weights(run, _read_config(run))
     if model.ByteSize() > PROTOBUF_LIMIT:
         raise fail("ES516", f"{source} takes {model.ByteSize()} bytes in float32; ONNX files end at 2 GiB.")
     notes = {
         "output": model.graph.output[0].name,
         "columns": columns(model),
         "inputs": [i.name for i in model.graph.input],
-        "positions": positions,
     }
     return Result({"model.onnx": encode(model)}, notes)
 

@@ -7,31 +7,36 @@ the folds of the cross-validation that the progress line reports.
 
 from __future__ import annotations
 
-from edgespec.build.data import Example, Labelled, read_examples, warnings_of
-from edgespec.build.stages.stage import Inputs, Result, Run, Stage
-from edgespec.spec.models import HeadStage, TextClassification
+from typing import Final
 
-FOLDS = 5
+from edgespec.build.data import Example, Labelled, read_examples
+from edgespec.build.stages.stage import Inputs, Result, Run, Stage, part
+from edgespec.diagnostics import Checked
+
+FOLDS: Final = 5
 
 
 def _depends(inputs: Inputs) -> Inputs:
-    task = inputs["task"]
-    assert isinstance(task, dict)
+    task = part(inputs, "task")
     return {"head": inputs["head"], **{k: task[k] for k in ("labels", "multi_label", "max_tokens")}}
 
 
-def _examples(run: Run) -> tuple[Labelled, ...]:
-    assert run.train is not None
-    checked = read_examples(run.train.read(), run.train.name, run.spec.task, training=True)
-    found: tuple[Example, ...] = checked.unwrap()
-    if warned := warnings_of(checked.diagnostics):
-        run.say("head", f"warning: {warned[0]}" + (f" (and {len(warned) - 1} more)" if len(warned) > 1 else ""))
-    return tuple(e for e in found if isinstance(e, Labelled))
+def _read(run: Run) -> Checked[tuple[Example, ...]]:
+    _, train = run.head
+    return read_examples(train.read(), train.name, run.spec.task, training=True)
 
 
 def _check(run: Run) -> None:
-    assert run.train is not None
-    read_examples(run.train.read(), run.train.name, run.spec.task, training=True).unwrap()
+    _read(run).unwrap()
+
+
+def _examples(run: Run) -> list[Labelled]:
+    checked = _read(run)
+    found = [e for e in checked.unwrap() if isinstance(e, Labelled)]
+    if warned := list(checked.diagnostics):
+        more = f" (and {len(warned) - 1} more)" if len(warned) > 1 else ""
+        run.say("head", f"{warned[0]}{more}")
+    return found
 
 
 def _run(run: Run) -> Result:
@@ -40,17 +45,13 @@ def _run(run: Run) -> Result:
     from edgespec.build.embed import TextEncoder, normalise_rows, read_tokenizer
     from edgespec.build.logistic import Problem, cross_validate, fit, round_weights
 
-    task, head = run.spec.task, run.spec.head
-    assert isinstance(task, TextClassification)
-    assert isinstance(head, HeadStage)
+    (head, train), task = run.head, run.classification
     examples = _examples(run)
-    run.say("head", f"embedding {len(examples)} examples of {head.train}", 0.0)
-    encoder = TextEncoder(
-        run.output("export", "model.onnx"), read_tokenizer(run.files.tokenizer.read(), task.max_tokens)
-    )
-    x = normalise_rows(
-        encoder.run_all([e.text for e in examples], lambda f: run.say("head", f"embedding {head.train}", f))
-    )
+    message = f"embedding {len(examples)} examples of {train.name}"
+    run.say("head", message, 0.0)
+    tokenizer = read_tokenizer(run.files.tokenizer.read(), task.max_tokens)
+    encoder = TextEncoder(run.output("export", "model.onnx"), tokenizer)
+    x = normalise_rows(encoder.run_all([e.text for e in examples], lambda done: run.say("head", message, done)))
     index = {label: i for i, label in enumerate(task.labels)}
     y = np.zeros((len(examples), len(index)))
     for row, example in enumerate(examples):

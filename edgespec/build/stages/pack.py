@@ -69,7 +69,8 @@ def _check_tokenizer(run: Run, tokenizer: bytes, model: bytes) -> None:
 
     out = TextEncoder(model, read_tokenizer(tokenizer, run.spec.task.max_tokens)).run("edgespec")
     if out.ndim != 1:
-        raise fail("ES514", f"the model of {run.spec.model.source} gives {out.ndim + 1} dimensions, not [batch, columns].")
+        source = run.spec.model.source
+        raise fail("ES514", f"the model of {source} gives {out.ndim + 1} dimensions, not [batch, columns].")
 
 
 def _run(run: Run) -> Result:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgespec.build.stages.stage import Result, Run, Stage
+from edgespec.build.stages.stage import Inputs, Result, Run, Stage
 
 
 def _run(run: Run) -> Result:
@@ -23,6 +23,8 @@ def _run(run: Run) -> Result:
     return Result({"model.onnx": encode(to_int8(model))}, notes)
 
 
-STAGE = Stage(
-    "quantize", 1, ("export",), lambda inputs: {"method": inputs["quantization"]}, _run, tools=("numpy", "onnx", "onnxruntime")
-)
+def _depends(inputs: Inputs) -> Inputs:
+    return {"method": inputs["quantization"]}
+
+
+STAGE = Stage("quantize", 1, ("export",), _depends, _run, tools=("numpy", "onnx", "onnxruntime"))

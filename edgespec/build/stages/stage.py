@@ -10,10 +10,18 @@ from edgespec.build.cache import Cache, Entry, InputFile
 from edgespec.build.events import BuildEvent, Progress
 from edgespec.build.problems import fail
 from edgespec.build.sources import ModelFiles
-from edgespec.spec.models import EdgeModel
+from edgespec.spec.models import EdgeModel, HeadStage, TextClassification
 from edgespec.values import Value, digest
 
 Inputs: TypeAlias = Mapping[str, Value]
+
+
+def part(inputs: Inputs, name: str) -> dict[str, Value]:
+    """An input that is itself a mapping."""
+    value = inputs[name]
+    if not isinstance(value, dict):
+        raise TypeError(f"{name} is no mapping")
+    return value
 
 
 @dataclass(slots=True)
@@ -27,6 +35,20 @@ class Run:
     progress: Progress
     entries: dict[str, Entry] = field(default_factory=dict)
 
+    @property
+    def classification(self) -> TextClassification:
+        """The task of a build that ends in a classifier."""
+        if not isinstance(self.spec.task, TextClassification):
+            raise TypeError(f"{self.spec.task.type} has no labels")
+        return self.spec.task
+
+    @property
+    def head(self) -> tuple[HeadStage, InputFile]:
+        """The head stage and its examples, in a build that has one."""
+        if self.spec.head is None or self.train is None:
+            raise TypeError("the pipeline has no head")
+        return self.spec.head, self.train
+
     def say(self, stage: str, message: str, fraction: float | None = None) -> None:
         self.progress(BuildEvent(stage, message, fraction))
 
@@ -36,7 +58,7 @@ class Run:
         if data is None:
             raise fail(
                 "ES532",
-                f"{self.cache.root}: the result of {stage} was removed or damaged while the build used it. Run it again.",
+                f"{self.cache.root}: the result of {stage} was removed or damaged during the build. Run it again.",
             )
         return data
 
@@ -66,8 +88,7 @@ class Stage:
 
     def key(self, inputs: Inputs, parents: Mapping[str, str]) -> str:
         """What the result is kept under."""
-        tools = inputs["tools"]
-        assert isinstance(tools, dict)
+        tools = part(inputs, "tools")
         return digest(
             {
                 "stage": self.name,
