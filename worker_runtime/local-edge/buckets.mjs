@@ -5,6 +5,7 @@ import { ApiError, success } from "./envelope.mjs";
 export const JURISDICTIONS = ["default", "eu", "us", "fedramp"];
 const LOCATIONS = ["WNAM", "ENAM", "WEUR", "EEUR", "APAC", "OC"];
 const HOME = { default: "WNAM", eu: "WEUR", us: "ENAM", fedramp: "ENAM" };
+const OBJECT_BYTES = 300 * 1024 * 1024;
 const NAME = /^[a-z0-9][a-z0-9-]{1,61}[a-z0-9]$/;
 
 export class Buckets {
@@ -23,6 +24,9 @@ export class Buckets {
       ["POST", "/r2/buckets", (r) => this.create(r)],
       ["GET", "/r2/buckets/:name", (r) => success(describe(this.bucket(r)))],
       ["DELETE", "/r2/buckets/:name", (r) => this.remove(r)],
+      ["GET", "/r2/buckets/:name/objects/:key", (r) => this.getObject(r)],
+      ["PUT", "/r2/buckets/:name/objects/:key", (r) => this.putObject(r)],
+      ["DELETE", "/r2/buckets/:name/objects/:key", (r) => this.deleteObject(r)],
     ];
   }
 
@@ -83,6 +87,34 @@ export class Buckets {
     this.store.save();
     this.runtime.discard("r2", slot);
     return success(null);
+  }
+
+  // Single objects through the REST API, as wrangler's `r2 object` uses them. Larger ones go through S3.
+
+  async getObject(request) {
+    const { slot } = this.bucket(request);
+    const answer = await this.runtime.call({ op: "r2.get", slot, key: request.params.key });
+    if (answer.missing) {
+      answer.body.resume();
+      throw new ApiError(404, 10007, "The specified key does not exist.");
+    }
+    const { etag, size, httpMetadata } = answer.data;
+    const headers = { etag: `"${etag}"`, "content-length": String(size), "content-type": httpMetadata.contentType ?? "application/octet-stream" };
+    return { status: 200, headers, body: answer.body };
+  }
+
+  async putObject(request) {
+    const { slot } = this.bucket(request);
+    const body = await request.bytes(OBJECT_BYTES);
+    const options = { httpMetadata: { contentType: request.headers["content-type"] } };
+    const { key, etag, size, uploaded } = await this.runtime.do({ op: "r2.put", slot, key: request.params.key, options }, { body });
+    return success({ key, etag, size, uploaded });
+  }
+
+  async deleteObject(request) {
+    const { slot } = this.bucket(request);
+    await this.runtime.do({ op: "r2.delete", slot, keys: [request.params.key] });
+    return success({ key: request.params.key });
   }
 }
 

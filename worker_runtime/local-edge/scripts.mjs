@@ -41,6 +41,7 @@ const AUTHOR = { author_id: "local", author_email: "local@edgespec.invalid" };
  * @property {any} limits
  * @property {any} placement
  * @property {string} etag
+ * @property {"api" | "wrangler"} source
  */
 
 export class Scripts {
@@ -89,6 +90,8 @@ export class Scripts {
       ["GET", `${at}/references`, (r) => (this.script(r), success({ services: { incoming: [], outgoing: [] }, durable_objects: [], dispatch_outbounds: [] }))],
       ["GET", "/workers/tails/by-consumer/:name", () => success([])],
       ["GET", "/workers/domains", () => success([])],
+      ["GET", "/workers/durable_objects/namespaces", () => success([])],
+      ["GET", "/workers/workers/:name", (r) => this.worker(r)],
     ];
   }
 
@@ -162,6 +165,7 @@ export class Scripts {
       limits: metadata.limits ?? {},
       placement: metadata.placement ?? {},
       etag: etagOf(files),
+      source: /wrangler/i.test(request.headers["user-agent"] ?? "") ? "wrangler" : "api",
     };
     const complaint = await tryVersion(this.store, version, files, secrets);
     if (complaint) throw invalid(complaint);
@@ -409,6 +413,14 @@ export class Scripts {
     return success({ id: name, default_environment: environment, environments: [environment], created_on: script.created_on, modified_on: script.modified_on });
   }
 
+  /** The newer "workers" resource, of which wrangler reads the subdomain. */
+  worker(request) {
+    const { name } = request.params;
+    const { tag, created_on, modified_on, subdomain, settings } = this.script(request);
+    const references = { workers: [], durable_objects: [], queues: [], domains: [], dispatch_namespace_outbounds: [] };
+    return success({ id: tag, name, created_on, updated_on: modified_on, deployed_on: modified_on, subdomain, references, ...settings });
+  }
+
   describeScript(name) {
     const script = this.store.state.scripts[name];
     const version = this.current({ params: { name } });
@@ -424,7 +436,7 @@ export class Scripts {
       compatibility_date: version.compatibility_date,
       compatibility_flags: version.compatibility_flags,
       usage_model: "standard",
-      last_deployed_from: "api",
+      last_deployed_from: version.source,
       placement: version.placement,
       ...script.settings,
       migration_tag: null,
@@ -437,7 +449,7 @@ export class Scripts {
     const summary = {
       id: version.id,
       number: version.number,
-      metadata: { created_on: version.created_on, modified_on: version.created_on, source: "api", hasPreview: subdomain.previews_enabled, ...AUTHOR },
+      metadata: { created_on: version.created_on, modified_on: version.created_on, source: version.source, hasPreview: subdomain.previews_enabled, ...AUTHOR },
       annotations: version.annotations,
     };
     if (!full) return summary;
@@ -446,7 +458,7 @@ export class Scripts {
       ...summary,
       resources: {
         bindings: version.bindings,
-        script: { etag: version.etag, handlers: ["fetch"], last_deployed_from: "api", placement: version.placement },
+        script: { etag: version.etag, handlers: ["fetch"], last_deployed_from: version.source, placement: version.placement },
         script_runtime: { compatibility_date, compatibility_flags, limits, usage_model: "standard" },
       },
     };
