@@ -40,7 +40,7 @@ class Graph:
     def weight(self, name: str, value: Array) -> str:
         """An initialiser; float weights become float32. Equal names must mean equal values."""
         kind = np.float32 if value.dtype.kind == "f" else value.dtype
-        self.weights[name] = np.ascontiguousarray(value, dtype=kind)
+        self.weights[name] = np.asarray(value, dtype=kind, order="C")
         return name
 
     def number(self, value: float) -> str:
@@ -118,7 +118,7 @@ def join_head(model: ModelProto, kernel: Array, bias: Array) -> ModelProto:
     gemm = helper.make_node("Gemm", ["head.unit", "head.kernel", "head.bias"], ["logits"], name="logits")
     graph.node.extend([unit, gemm])
     for name, value in {"head.kernel": kernel, "head.bias": bias}.items():
-        graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
+        graph.initializer.append(numpy_helper.from_array(np.asarray(value, order="C"), name))
     del graph.output[:]
     graph.output.append(helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", bias.shape[0]]))
     return joined
