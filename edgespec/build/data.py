@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -148,11 +149,16 @@ class _Row:
     def place(self, column: int = 1, length: int = 1) -> SourceRange:
         return SourceRange(self.path, self.number, column, length, self.text[:EXCERPT])
 
-    def at(self, key: str) -> SourceRange:
-        """Where a key is on the line."""
-        written = json.dumps(key, ensure_ascii=False)
-        position = self.text.find(written)
-        return self.place(position + 1, len(written)) if position >= 0 else self.place()
+    def at(self, key: str, value: str | None = None) -> SourceRange:
+        """Where a key, or a string in its value, is on the line; as near as can be told where it is escaped."""
+        written = re.search(re.escape(json.dumps(key, ensure_ascii=False)) + r"(?=\s*:)", self.text)
+        if written is None:
+            return self.place()
+        quoted = json.dumps(value, ensure_ascii=False)
+        position = self.text.find(quoted, written.end()) if value is not None else -1
+        if position >= 0:
+            return self.place(position + 1, len(quoted))
+        return self.place(written.start() + 1, len(written[0]))
 
     def say(self, code: str, detail: str, place: SourceRange) -> None:
         self.problems.append(problem(code, detail, place))
@@ -207,7 +213,7 @@ class _Row:
             return Keyworded(text, tuple(keywords), language)
         labels = self._list("labels", at_least=0) if self.task.multi_label else self._label()
         for label in labels:
-            self._check_label(label, self.task.labels)
+            self._check_label(label, "labels" if self.task.multi_label else "label", self.task.labels)
         return Labelled(text, tuple(labels), language)
 
     def _pair(self, language: str | None) -> Pair:
@@ -250,14 +256,14 @@ class _Row:
         self.say("ES524", f"{key!r} is {what}; write a list of strings.", self.at(key))
         return []
 
-    def _check_label(self, label: str, known: Sequence[str]) -> None:
+    def _check_label(self, label: str, key: str, known: Sequence[str]) -> None:
         if label in known:
             return
         folded = {k.casefold(): k for k in known}
         close = difflib.get_close_matches(label.casefold(), folded, n=1)
         hint = f" Did you mean {folded[close[0]]!r}?" if close else ""
         listed = ", ".join(known[:12]) + (" ..." if len(known) > 12 else "")
-        self.say("ES525", f"{label!r} is not in the task's labels: {listed}.{hint}", self.at(label))
+        self.say("ES525", f"{label!r} is not in the task's labels: {listed}.{hint}", self.at(key, label))
 
 
 def _no_constant(name: str) -> None:
