@@ -36,7 +36,7 @@ const operations = {
     return described({});
   },
   async "kv.list"({ slot, options }, _request, env) {
-    return described(await env[slot].list(options));
+    return described({}, JSON.stringify(await env[slot].list(options)));
   },
   async "kv.clear"({ slot }, _request, env) {
     for (;;) {

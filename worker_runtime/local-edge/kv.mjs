@@ -100,7 +100,8 @@ export class Kv {
     const limit = Number(query.get("limit") ?? 1000);
     if (!Number.isInteger(limit) || limit < 1 || limit > 1000) throw new ApiError(400, 10011, "limit must be a number from 1 to 1000");
     const options = { prefix: query.get("prefix") ?? "", limit, cursor: query.get("cursor") || undefined };
-    const { keys, cursor } = await this.runtime.do({ op: "kv.list", slot, options });
+    const answer = await this.runtime.call({ op: "kv.list", slot, options });
+    const { keys, cursor } = JSON.parse(Buffer.concat(await answer.body.toArray()).toString("utf8"));
     return success(keys, { info: { count: keys.length, cursor: cursor ?? "" } });
   }
 

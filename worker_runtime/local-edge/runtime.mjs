@@ -12,8 +12,10 @@ import { forgetEnded } from "./processes.mjs";
 import { workerOptions, GATEWAY } from "./workers.mjs";
 
 const SPARE_SLOTS = 4;
+const HEADER_BYTES = 128 * 1024;
 const DRAIN_MS = 30_000;
-const RETRIES = 20;
+/** How often a call is sent again: while workerd comes back, and a little when a connection broke under it. */
+const RETRIES = { ECONNREFUSED: 40, ECONNRESET: 2, EPIPE: 2 };
 
 /** A failure that the gateway reported, with R2's or KV's own code when it gave one. */
 export class GatewayError extends Error {
@@ -110,8 +112,8 @@ export class Runtime {
       } catch (error) {
         release();
         if (error instanceof GatewayError || request.signal?.aborted) throw error;
-        if (!replayable || attempt >= RETRIES) throw error;
-        await sleep(50 * (attempt + 1));
+        if (!replayable || attempt >= (RETRIES[error.code] ?? 0)) throw error;
+        await sleep(Math.min(50 * (attempt + 1), 500));
       }
     }
   }
@@ -150,7 +152,7 @@ export class Runtime {
     if (Buffer.isBuffer(body)) sent["content-length"] = String(body.length);
     else if (length !== undefined) sent["content-length"] = String(length);
     return await new Promise((resolve, reject) => {
-      const outgoing = http.request({ host: url.hostname, port: url.port, path: "/", method, headers: sent, agent: this.#agent, signal });
+      const outgoing = http.request({ host: url.hostname, port: url.port, path: "/", method, headers: sent, agent: this.#agent, signal, maxHeaderSize: HEADER_BYTES });
       outgoing.once("error", reject);
       outgoing.once("response", (incoming) => {
         incoming.on("error", () => {});
