@@ -19,7 +19,7 @@ class Unknown(Enum):
 
 
 UNKNOWN: Final = Unknown.UNKNOWN
-Scalar: TypeAlias = Union[None, bool, int, float, str, Unknown]
+Scalar: TypeAlias = bool | int | float | str | Unknown | None
 Value: TypeAlias = Union[Scalar, "list[Value]", "dict[str, Value]"]
 Inputs: TypeAlias = Mapping[str, Value]
 Outputs: TypeAlias = Mapping[str, Value]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
@@ -192,10 +193,12 @@ class LocalEdge:
         known = _read_json(path)
         if known is not None:
             return {key: str(value) for key, value in known.items()}
+        token = secrets.token_urlsafe(30)
         made = {
-            "api_token": secrets.token_urlsafe(30),
+            "api_token": token,
             "access_key_id": secrets.token_hex(16),
-            "secret_access_key": secrets.token_hex(32),
+            # As R2 does: the secret is the SHA-256 of the API token, so that one client serves both.
+            "secret_access_key": hashlib.sha256(token.encode()).hexdigest(),
             "account_id": secrets.token_hex(16),
         }
         _write_private(path, json.dumps(made))

@@ -31,3 +31,23 @@ class BuildFacts:
     stages: tuple[StageFacts, ...]
     manifest: Manifest | None
     """The artifact, when every stage is in the cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpecFacts:
+    """All that the disk says of one spec."""
+
+    build: BuildFacts
+    quality_digest: str | None = None
+    """SHA-256 of the quality data's text; None without a gate."""
+
+
+@dataclass(frozen=True, slots=True)
+class BundleFacts:
+    """The Worker's code that this edgespec carries."""
+
+    digest: str
+    size: int
+    """Bytes of all modules."""
+    compatibility_date: str
+    compatibility_flags: tuple[str, ...] = ()

@@ -1,0 +1,1 @@
+"""Read what is live, follow a plan's steps, keep state true at every moment."""

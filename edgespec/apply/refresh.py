@@ -1,0 +1,62 @@
+"""Read every recorded object, and look for objects that carry the name of something not yet recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Final
+
+from edgespec.address import Address
+from edgespec.plan.model import Refreshed
+from edgespec.providers.base import Provider
+from edgespec.resources.base import DesiredState, Ref
+from edgespec.state.model import Key, ResourceRecord, State, Status
+from edgespec.values import UNKNOWN, Inputs, Outputs, Value, is_known
+
+WORKERS: Final = 8
+"""Reads in flight at once."""
+
+
+def refresh(previous: State, desired: DesiredState, providers: Mapping[str, Provider]) -> Refreshed:
+    """State as it is live. What is gone is dropped; what an interrupted run made is kept, `ready` once it is whole."""
+    keys = sorted(previous.records)
+    with ThreadPoolExecutor(WORKERS) as pool:
+        seen = list(pool.map(lambda k: _observe(k, previous.records[k], providers), keys))
+        records = {k: r for k, r in zip(keys, seen, strict=True) if r is not None}
+        state = replace(previous, records=records)
+        missing = [r for a, r in desired.resources.items() if Key(a) not in records]
+        found = list(pool.map(lambda r: _look_up(r.address, _inputs(r.address, desired, state), providers), missing))
+    unmanaged = {r.address: f for r, f in zip(missing, found, strict=True) if f is not None}
+    return Refreshed(state, unmanaged)
+
+
+def _observe(key: Key, record: ResourceRecord, providers: Mapping[str, Provider]) -> ResourceRecord | None:
+    found = providers[key.address.type].read(record)
+    if found is None:
+        return None
+    unfinished = Status.UPDATING if record.status is Status.READY else record.status
+    status = Status.READY if found.complete or record.status is Status.DELETING else unfinished
+    return replace(record, inputs=found.inputs, outputs=found.outputs, status=status)
+
+
+def _inputs(address: Address, desired: DesiredState, state: State) -> Inputs:
+    """A desired resource's inputs as far as they are known now."""
+    resource = desired.resources[address]
+
+    def resolver(ref: Ref) -> Value:
+        target = desired.resources[ref.address]
+        known = target.type.known_outputs({k: v for k, v in target.inputs.items() if not isinstance(v, Ref)})
+        record = state.get(ref.address)
+        return known.get(ref.output, record.outputs.get(ref.output, UNKNOWN) if record else UNKNOWN)
+
+    try:
+        return resource.resolve(resolver)
+    except KeyError:  # a type's known outputs need inputs that are themselves references
+        return {}
+
+
+def _look_up(address: Address, inputs: Inputs, providers: Mapping[str, Provider]) -> tuple[Inputs, Outputs] | None:
+    known = {k: v for k, v in inputs.items() if is_known(v)}
+    found = providers[address.type].find(address, known) if known else None
+    return None if found is None else (found.inputs, found.outputs)

@@ -1,0 +1,96 @@
+"""`edgespec apply`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from edgespec import assets, operations
+from edgespec.cli.options import environment_option, json_option, session_of
+from edgespec.cli.output import ApplyProgress, print_diagnostics, print_json, print_lines
+from edgespec.diagnostics import EdgespecError, error
+from edgespec.plan.file import FORMAT
+from edgespec.render import plan as render_plan
+from edgespec.render.apply import to_json, totals
+
+
+@click.command("apply")
+@click.argument("names", nargs=-1, metavar="[PLANFILE | NAME...]")
+@environment_option
+@click.option("--auto-approve", is_flag=True, help="Do not ask.")
+@click.option("--adopt", is_flag=True, help="Take over objects that exist under our names but are not in state.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context, names: tuple[str, ...], environment: str | None, auto_approve: bool, adopt: bool, as_json: bool
+) -> None:
+    """Carry out a plan: for all specs, for the named ones, or exactly the one in PLANFILE."""
+    saved = _saved(names)
+    if saved is not None:
+        environment = environment or saved["environment"]
+        names = ()
+    session = session_of(ctx, environment)
+    run(session, names, saved=saved, destroy=False, adopt=adopt, auto_approve=auto_approve, as_json=as_json)
+
+
+def run(
+    session: operations.Session,
+    names: tuple[str, ...],
+    *,
+    saved: dict[str, Any] | None,
+    destroy: bool,
+    adopt: bool,
+    auto_approve: bool,
+    as_json: bool,
+) -> None:
+    """Apply and report; ends the process with the exit code."""
+    workspace = session.workspace
+
+    def approve(planned: operations.Planned) -> bool:
+        print_diagnostics(planned.warnings)
+        if not as_json:
+            print_lines(render_plan.render(planned.plan, workspace.project.name, workspace.environment))
+        if auto_approve or saved is not None:
+            return True
+        if not sys.stdin.isatty():
+            detail = "There is no terminal to ask on. Review the plan and pass --auto-approve, or apply a plan file."
+            raise EdgespecError(error("ES205", "Not approved", detail))
+        return click.confirm(f"Apply this to {workspace.environment}?", default=False, err=True)
+
+    applied = operations.apply(
+        session, names, saved=saved, destroy=destroy, adopt=adopt, approve=approve, on_event=ApplyProgress()
+    )
+    result = applied.result
+    if result is not None:
+        print_diagnostics(result.diagnostics)
+    if as_json:
+        print_json(to_json(applied.planned.document, result))
+    elif applied.planned.plan.is_empty:
+        print_lines(render_plan.render(applied.planned.plan, workspace.project.name, workspace.environment))
+    elif result is None:
+        click.echo("Nothing was changed.")
+    else:
+        print_lines(totals(result))
+    sys.exit(1 if result is not None and result.diagnostics.has_errors else 0)
+
+
+def _saved(names: tuple[str, ...]) -> dict[str, Any] | None:
+    """The plan file's document when the one argument is a file; raises when it is not a plan."""
+    if len(names) != 1 or not Path(names[0]).is_file():
+        return None
+    path = names[0]
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as e:
+        raise EdgespecError(error("ES203", "The plan file is damaged", f"{path}: {e}. Run plan again.")) from e
+    found = document.get("format") if isinstance(document, dict) else None
+    if found != FORMAT:
+        detail = f"{path} is not a plan that this edgespec wrote (format {found!r}). Run plan again."
+        raise EdgespecError(error("ES203", "The plan file is damaged", detail))
+    if (wrong := assets.schema_error("plan", document)) is not None:
+        raise EdgespecError(error("ES203", "The plan file is damaged", f"{path}: {wrong}. Run plan again."))
+    return dict(document)

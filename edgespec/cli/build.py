@@ -1,0 +1,32 @@
+"""`edgespec build`."""
+
+from __future__ import annotations
+
+import click
+
+from edgespec import operations
+from edgespec.build.events import BuildEvent
+from edgespec.cli.options import environment_option, json_option, session_of
+from edgespec.cli.output import print_diagnostics, print_json, say
+from edgespec.spec.units import format_size
+
+
+@click.command("build")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@environment_option
+@json_option
+@click.pass_context
+def command(ctx: click.Context, names: tuple[str, ...], environment: str | None, as_json: bool) -> None:
+    """Build the artifacts of all specs or the named ones, into the cache that `apply` uses."""
+    session = session_of(ctx, environment, any_environment=environment is None)
+    print_diagnostics(session.workspace.warnings)
+
+    def tell(name: str, event: BuildEvent) -> None:
+        say(f"model/{name}: {event.stage}: {event.message}")
+
+    made = operations.build(session, names, tell)
+    if as_json:
+        print_json({n: {"artifact": m.digest, "size": m.size, "manifest": m.to_json()} for n, m in made.items()})
+        return
+    for name, manifest in made.items():
+        click.echo(f"{name}  {manifest.digest}  {format_size(manifest.size)}")

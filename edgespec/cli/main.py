@@ -1,0 +1,98 @@
+"""The entry point: commands are imported when they run, so that `--help` stays fast."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+import click
+
+from edgespec import __version__
+
+_COMMANDS: Final = {
+    "validate": "Check every spec offline: documents, limits, data files.",
+    "plan": "Show what apply would do. Changes nothing.",
+    "apply": "Build, upload and deploy what the specs ask for.",
+    "destroy": "Remove what was deployed.",
+    "build": "Build artifacts without deploying them.",
+    "infer": "Ask a deployed model.",
+    "state": "List and show what edgespec has deployed.",
+    "edge": "The local edge: up, down, status, logs.",
+    "schema": "Print a published JSON Schema.",
+}
+
+
+class _Lazy(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module = importlib.import_module(f"edgespec.cli.{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in _COMMANDS and not name.startswith("-"):
+            import difflib
+
+            close = difflib.get_close_matches(name, _COMMANDS, n=1)
+            hint = f" Did you mean '{close[0]}'?" if close else ""
+            ctx.fail(f"No such command '{name}'.{hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "-C", "directory", type=click.Path(path_type=Path), default=Path(), help="Run as if started in this folder."
+)
+@click.version_option(__version__, prog_name="edgespec")
+@click.pass_context
+def cli(ctx: click.Context, directory: Path) -> None:
+    """Terraform for small AI models at the edge: YAML specs in, Workers that answer in milliseconds out."""
+    ctx.obj = directory
+
+
+def main() -> None:
+    """Run, and turn what goes wrong into a message and an exit code."""
+    from edgespec.diagnostics import EdgespecError
+
+    try:
+        code = cli.main(standalone_mode=False)
+    except EdgespecError as e:
+        from edgespec.cli.output import print_diagnostics
+
+        print_diagnostics(e.diagnostics)
+        sys.exit(1)
+    except click.ClickException as e:
+        e.show()
+        sys.exit(e.exit_code if not isinstance(e, click.UsageError) else 1)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("\nInterrupted. What was done is in state; run the command again to go on.", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception as e:  # noqa: BLE001  # the one place where a bug becomes a message
+        _report_bug(e)
+        sys.exit(1)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _report_bug(e: Exception) -> None:
+    import traceback
+
+    frames = "".join(traceback.format_tb(e.__traceback__)[-3:])
+    click.echo(f"{frames}{type(e).__name__}: {e}", err=True)
+    click.echo("This is a bug in edgespec; please report it with the lines above.", err=True)

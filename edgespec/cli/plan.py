@@ -1,0 +1,50 @@
+"""`edgespec plan`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from edgespec import operations
+from edgespec.cli.options import environment_option, json_option, session_of
+from edgespec.cli.output import print_diagnostics, print_json, print_lines, say
+from edgespec.render import plan as render_plan
+
+
+@click.command("plan")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@environment_option
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Keep the plan in a file that `apply` takes."
+)
+@click.option("--destroy", is_flag=True, help="Plan the removal of everything, or of the named specs.")
+@click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 when there are changes.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    names: tuple[str, ...],
+    environment: str | None,
+    out: Path | None,
+    destroy: bool,
+    detailed_exitcode: bool,
+    as_json: bool,
+) -> None:
+    """Show what apply would do, for all specs or the named ones. Nothing is built, uploaded or changed."""
+    session = session_of(ctx, environment)
+    planned = operations.plan(session, names, destroy=destroy)
+    print_diagnostics(planned.warnings)
+    if as_json:
+        print_json(planned.document)
+    else:
+        workspace = session.workspace
+        print_lines(render_plan.render(planned.plan, workspace.project.name, workspace.environment))
+    if out is not None:
+        temporary = out.with_name(out.name + ".tmp")
+        temporary.write_text(json.dumps(planned.document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        temporary.replace(out)
+        say(f"The plan is in {out}; apply just this with: edgespec apply {out}")
+    sys.exit(2 if detailed_exitcode and not planned.plan.is_empty else 0)

@@ -1,0 +1,348 @@
+"""What the commands do, as functions: each wires the pure packages to the edges and returns values.
+
+Printing, asking and exit codes are the command line's; an embedding program calls these.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from edgespec import assets
+from edgespec.address import Address
+from edgespec.apply.applier import apply as run_steps
+from edgespec.apply.refresh import refresh
+from edgespec.artifact import Manifest
+from edgespec.build.cache import Cache, default_cache_dir
+from edgespec.build.data import read_examples
+from edgespec.build.events import BuildEvent
+from edgespec.build.pipeline import Pipeline
+from edgespec.diagnostics import Diagnostic, Diagnostics, EdgespecError, Severity, error
+from edgespec.plan import file as plan_file
+from edgespec.plan.events import ApplyResult, OnEvent
+from edgespec.plan.model import Action, Plan
+from edgespec.plan.planner import make_plan
+from edgespec.providers.base import Provider
+from edgespec.providers.build.model import ModelProvider
+from edgespec.providers.cloudflare.account import Account, Endpoints, missing_token
+from edgespec.providers.cloudflare.deployment import DeploymentProvider
+from edgespec.providers.cloudflare.kv_namespace import KvNamespaceProvider
+from edgespec.providers.cloudflare.kv_pins import KvPinsProvider
+from edgespec.providers.cloudflare.live import Live
+from edgespec.providers.cloudflare.quality import quality_measure
+from edgespec.providers.cloudflare.r2_bucket import R2BucketProvider
+from edgespec.providers.cloudflare.weights import WeightsProvider
+from edgespec.providers.cloudflare.worker import WorkerProvider
+from edgespec.resources import deployment, model, worker
+from edgespec.resources.compile import compile_specs
+from edgespec.resources.facts import BuildFacts, SpecFacts
+from edgespec.spec.models import EdgeModel, LocalTarget
+from edgespec.spec.validate import place
+from edgespec.state.model import State
+from edgespec.stores.local import LocalStore
+from edgespec.values import UNKNOWN, Value
+from edgespec.workspace import STATE_DIR, Workspace, load_workspace
+
+Say = Callable[[str], None]
+"""A line of progress for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One command's view: a valid project, the machine's cache and environment variables, where to say progress."""
+
+    workspace: Workspace
+    cache: Cache
+    environ: Mapping[str, str]
+    say: Say
+
+    @property
+    def specs(self) -> dict[str, EdgeModel]:
+        return {s.name: s for s in self.workspace.specs}
+
+    @property
+    def store(self) -> LocalStore:
+        return LocalStore(self.workspace.state_path, lambda d: assets.schema_error("state", d))
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan with what it takes to carry it out."""
+
+    session: Session
+    plan: Plan
+    providers: Mapping[str, Provider]
+    live: Live
+    stored: State
+    document: dict[str, Any]
+    warnings: Diagnostics
+
+
+def open_session(
+    root: Path, environment: str | None, environ: Mapping[str, str], say: Say, *, any_environment: bool = False
+) -> Session:
+    workspace = load_workspace(root, environment, environ, any_environment=any_environment)
+    return Session(workspace, Cache(default_cache_dir(environ)), environ, say)
+
+
+def validate(root: Path, environment: str | None, environ: Mapping[str, str]) -> tuple[Session, Diagnostics]:
+    """Read and check everything that can be checked offline: documents, limits, data files, model folders."""
+    session = open_session(root, environment, environ, lambda _: None, any_environment=environment is None)
+    _, found = _facts(session, None)
+    return session, session.workspace.warnings + found
+
+
+# --- plan ------------------------------------------------------------------------------------------------------------
+
+
+def plan(session: Session, names: tuple[str, ...] = (), *, destroy: bool = False) -> Planned:
+    """What an apply would do. Builds, uploads and changes nothing; starts the local edge when the target is local."""
+    workspace = session.workspace
+    stored = session.store.load()
+    known = frozenset(o for r in (stored.records.values() if stored else ()) for o in r.owners)
+    workspace.check_names(names, also=known)
+    state = stored or State("", workspace.project.name, workspace.environment)
+    _check_owner(state, workspace)
+    specs = [] if destroy and not names else [s for s in workspace.specs if not (destroy and s.name in names)]
+    facts, warnings = _facts(session, state, specs)
+    bundle = assets.bundle()
+    desired = compile_specs(workspace.project.name, workspace.environment, specs, facts, bundle.facts)
+    account = connect(session)
+    live = Live(account)
+    providers = _providers(session, account, live, bundle)
+    refreshed = refresh(state, desired, providers)
+    made = make_plan(
+        desired,
+        state,
+        refreshed,
+        spec_digest=workspace.spec_digest,
+        only=frozenset(names) if names else None,
+        destroy=destroy,
+    ).unwrap()
+    stages = {Address(model.TYPE.name, name): f.build.stages for name, f in facts.items()}
+    made = replace(made, stages=stages)
+    document = plan_file.to_document(
+        made,
+        project=workspace.project.name,
+        environment=workspace.environment,
+        names=names or None,
+        destroy=destroy,
+    )
+    return Planned(session, made, providers, live, state, document, workspace.warnings + warnings)
+
+
+def _check_owner(state: State, workspace: Workspace) -> None:
+    if (state.project, state.environment) != (workspace.project.name, workspace.environment):
+        detail = (
+            f"{workspace.state_path} belongs to {state.project} in {state.environment}, not to "
+            f"{workspace.project.name} in {workspace.environment}. Give each environment its own `state.path`; "
+            "a project keeps its name."
+        )
+        raise EdgespecError(error("ES305", "The state is another's", detail))
+
+
+def _facts(
+    session: Session, state: State | None, specs: list[EdgeModel] | None = None
+) -> tuple[dict[str, SpecFacts], list[Diagnostic]]:
+    """What the disk says of each spec. Every spec's errors are gathered before any is raised."""
+    pipeline = Pipeline(session.workspace.root, session.cache, lambda _: None)
+    facts: dict[str, SpecFacts] = {}
+    found: list[Diagnostic] = []
+    for spec in session.workspace.specs if specs is None else specs:
+        try:
+            quality = _quality_digest(session, spec, state, found)
+            facts[spec.name] = SpecFacts(_remembered(pipeline.facts(spec), spec, state), quality)
+        except EdgespecError as e:
+            found += e.diagnostics
+    if Diagnostics(tuple(found)).has_errors:
+        raise EdgespecError(*found)
+    return facts, found
+
+
+def _quality_digest(session: Session, spec: EdgeModel, state: State | None, found: list[Diagnostic]) -> str | None:
+    """The digest of the quality data, which is read and checked unless it was deployed with just this content."""
+    if spec.quality is None:
+        return None
+    path = session.workspace.root / spec.quality.data
+    try:
+        file = session.cache.input(path, spec.quality.data, text=True)
+    except OSError as e:
+        where = place(session.workspace.nodes[spec.name], ("quality", "data"))
+        detail = f"{spec.quality.data}: {e.strerror}. Paths are relative to edgespec.yaml."
+        raise EdgespecError(error("ES161", "File cannot be read", detail, source=where)) from e
+    record = state.get(deployment.address(spec)) if state else None
+    gate: Any = record.inputs.get("quality") if record else None
+    if gate is None or gate["data_digest"] != file.sha256:
+        found += read_examples(path.read_bytes(), spec.quality.data, spec.task).diagnostics
+    return file.sha256
+
+
+def _remembered(facts: BuildFacts, spec: EdgeModel, state: State | None) -> BuildFacts:
+    """A source that is not on this machine is taken to be the one that state knows, when its name is the same: a plan
+    on a machine that builds nothing must not call a model changed only because it cannot look."""
+    record = state.get(model.address(spec)) if state else None
+    if record is None or facts.inputs["source_digest"] is not UNKNOWN or record.inputs["source"] != spec.model.source:
+        return facts
+    inputs: dict[str, Value] = {**facts.inputs, "source_digest": record.inputs["source_digest"]}
+    return replace(facts, inputs=inputs)
+
+
+# --- the target ------------------------------------------------------------------------------------------------------
+
+
+def local_edge(session: Session) -> Any:
+    """The project's local edge, running or not; raises when the environment's target is another."""
+    from edgespec.local_edge.edge import LocalEdge
+
+    target = session.workspace.target.target
+    if not isinstance(target, LocalTarget):
+        detail = f"The environment {session.workspace.environment} deploys to {target.type}."
+        raise EdgespecError(error("ES607", "No local edge here", detail))
+    return LocalEdge(
+        session.workspace.root / STATE_DIR / "edge",
+        port=target.port,
+        sources=assets.local_edge_sources(),
+        cache_dir=default_cache_dir(session.environ),
+        progress=session.say,
+    )
+
+
+def connect(session: Session) -> Account:
+    """The account that the environment deploys to; starts the local edge when it is not running."""
+    target = session.workspace.target.target
+    if isinstance(target, LocalTarget):
+        endpoint = local_edge(session).ensure()
+        return Account(Endpoints(endpoint.account_id, endpoint.api_base_url, endpoint.api_token, endpoint.s3_base_url))
+    token = session.environ.get("CLOUDFLARE_API_TOKEN")
+    if not token:
+        raise missing_token()
+    return Account(Endpoints(target.account, target.api_base_url, token, target.s3_base_url))
+
+
+def _providers(session: Session, account: Account, live: Live, bundle: assets.Bundle) -> dict[str, Provider]:
+    workspace = session.workspace
+    models = ModelProvider(workspace.root, session.cache, session.specs)
+    owner = f"edgespec:{workspace.project.name}/{workspace.environment}"
+    measure = quality_measure(workspace.root, session.specs)
+    return {
+        "model": models,
+        "r2_bucket": R2BucketProvider(account, live),
+        "weights": WeightsProvider(account, live, models.blobs),
+        "kv_namespace": KvNamespaceProvider(account, live),
+        "kv_pins": KvPinsProvider(account, live, models.blobs),
+        "worker": WorkerProvider(account, live, bundle, owner),
+        "deployment": DeploymentProvider(account, live, measure),
+    }
+
+
+# --- apply -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    planned: Planned
+    result: ApplyResult | None
+    """None when there was nothing to do or the person said no."""
+
+
+def apply(
+    session: Session,
+    names: tuple[str, ...] = (),
+    *,
+    saved: dict[str, Any] | None = None,
+    destroy: bool = False,
+    adopt: bool = False,
+    approve: Callable[[Planned], bool],
+    on_event: OnEvent,
+) -> Applied:
+    """Plan, ask, carry out; the lock is held from before the plan to the end. With `saved`, only just that plan."""
+    if saved is not None:
+        names, destroy = tuple(saved["names"] or ()), saved["destroy"]
+    store = session.store
+    with store.lock():
+        planned = plan(session, names, destroy=destroy)
+        if saved is not None:
+            plan_file.check_same(saved, planned.document)
+        _check_adoptions(planned.plan, adopt=adopt)
+        if not planned.plan.is_empty and not approve(planned):
+            return Applied(planned, None)
+        if planned.plan.is_empty and planned.stored.same_records(planned.plan.refreshed):
+            return Applied(planned, None)
+        planned.live.forget()
+        lineage = planned.stored.lineage or str(uuid.uuid4())
+        base = replace(planned.plan.refreshed, lineage=lineage)
+        result = run_steps(
+            replace(planned.plan, refreshed=base),
+            replace(planned.stored, lineage=lineage),
+            planned.providers,
+            store,
+            on_event,
+        )
+    return Applied(planned, result)
+
+
+def _check_adoptions(made: Plan, *, adopt: bool) -> None:
+    found = [str(c.address) for c in made.changes if c.action is Action.ADOPT]
+    if found and not adopt:
+        detail = (
+            f"{', '.join(found)}: objects of these names exist, and this state does not know them. If they are yours, "
+            "take them over with `edgespec apply --adopt`; otherwise rename the project or remove them."
+        )
+        raise EdgespecError(error("ES204", "Objects exist already", detail))
+
+
+# --- build, state, infer ---------------------------------------------------------------------------------------------
+
+
+def build(session: Session, names: tuple[str, ...], on_event: Callable[[str, BuildEvent], None]) -> dict[str, Manifest]:
+    """The artifacts of the named specs, or of all."""
+    session.workspace.check_names(names)
+    made: dict[str, Manifest] = {}
+    for spec in session.workspace.specs:
+        if names and spec.name not in names:
+            continue
+        pipeline = Pipeline(session.workspace.root, session.cache, lambda e, n=spec.name: on_event(n, e))  # type: ignore[misc]
+        made[spec.name] = pipeline.build(spec)
+    return made
+
+
+def current_state(session: Session) -> State | None:
+    return session.store.load()
+
+
+def infer(session: Session, name: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Ask the deployed model at its public address; `body` is `/infer`'s (docs/worker-runtime.md)."""
+    import httpx
+
+    state = session.store.load()
+    known = frozenset(o for r in (state.records.values() if state else ()) for o in r.owners)
+    session.workspace.check_names((name,), also=known)
+    record = state.get(Address(worker.TYPE.name, name)) if state else None
+    if state is None or record is None or state.get(Address(deployment.TYPE.name, name)) is None:
+        detail = f"{name} is not deployed in {session.workspace.environment}. Run `edgespec apply` first."
+        raise EdgespecError(error("ES405", "Not deployed", detail))
+    account = connect(session)
+    url = account.worker_url(str(record.inputs["script"])) + "infer"
+    try:
+        answer = httpx.post(url, json=body, timeout=60, trust_env=not account.endpoints.is_loopback)
+    except httpx.TransportError as e:
+        detail = f"{url}: {type(e).__name__}. Run `edgespec plan` to see whether it is still deployed."
+        raise EdgespecError(error("ES406", "No answer", detail)) from e
+    if answer.status_code != httpx.codes.OK:
+        raise EdgespecError(error("ES407", "The Worker refused", f"HTTP {answer.status_code}: {_message(answer)}"))
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def _message(answer: Any) -> str:
+    try:
+        return str(answer.json()["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return str(answer.text[:300])
+
+
+def warnings_only(found: Diagnostics) -> Diagnostics:
+    return Diagnostics(tuple(d for d in found if d.severity is Severity.WARNING))

@@ -1,0 +1,1 @@
+"""Desired state against what was last done and what is live: changes for people, steps for the applier."""

@@ -1,0 +1,95 @@
+"""Changes to steps: who waits for whom.
+
+Up-steps (create, adopt, update) wait for what they need. A delete waits until everything that used the object has
+moved away from it or is gone, however indirectly: old weights go only after traffic has left the version that reads
+them. Create-first spreads to all that a create-first resource needs; otherwise mixed orders could form a cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from edgespec import graph
+from edgespec.address import Address
+from edgespec.diagnostics import Checked
+from edgespec.plan.model import Action, Change, Step, StepId, StepKind
+from edgespec.resources.base import DesiredState, ReplaceOrder
+from edgespec.state.model import Key, State
+
+_KINDS: Final = {
+    Action.CREATE: (StepKind.CREATE,),
+    Action.ADOPT: (StepKind.ADOPT,),
+    Action.UPDATE: (StepKind.UPDATE,),
+    Action.DELETE: (StepKind.DELETE,),
+    Action.REPLACE: (StepKind.DELETE, StepKind.CREATE),
+    Action.NOOP: (),
+}
+
+
+def make_steps(changes: Mapping[Key, Change], desired: DesiredState, state: State) -> Checked[tuple[Step, ...]]:
+    """Steps in an order that keeps every need; the same order for the same plan."""
+    needs = _needs(desired, state)
+    dependants = _dependants(needs)
+    create_first = create_first_addresses(desired)
+    ups: dict[Address, frozenset[StepId]] = {}
+    downs: dict[Address, frozenset[StepId]] = {}
+    for key, change in changes.items():
+        for kind in _KINDS[change.action]:
+            side = downs if kind is StepKind.DELETE else ups
+            side[key.address] = side.get(key.address, frozenset()) | {StepId(kind, key)}
+    steps: dict[StepId, Step] = {}
+    for key, change in changes.items():
+        for kind in _KINDS[change.action]:
+            step = StepId(kind, key)
+            if kind is StepKind.DELETE:
+                waits = _delete_waits(change, ups, downs, dependants, create_first)
+            else:
+                waits = frozenset().union(*(ups.get(n, frozenset()) for n in needs.get(key.address, ())))
+                if change.action is Action.REPLACE and key.address not in create_first:
+                    waits |= {StepId(StepKind.DELETE, key)}
+            steps[step] = Step(step, waits - {step})
+    ordered = graph.order({i: s.needs for i, s in steps.items()})
+    if ordered.value is None:
+        return Checked(None, ordered.diagnostics)
+    return Checked(tuple(steps[i] for i in ordered.value))
+
+
+def _delete_waits(
+    change: Change,
+    ups: Mapping[Address, frozenset[StepId]],
+    downs: Mapping[Address, frozenset[StepId]],
+    dependants: Mapping[Address, frozenset[Address]],
+    create_first: frozenset[Address],
+) -> frozenset[StepId]:
+    address = change.address
+    users = dependants.get(address, frozenset())
+    waits = frozenset().union(*(downs.get(d, frozenset()) for d in users))
+    if change.action is Action.DELETE or address in create_first:
+        waits |= ups.get(address, frozenset())
+        waits |= frozenset().union(*(ups.get(d, frozenset()) for d in users))
+    return waits
+
+
+def _needs(desired: DesiredState, state: State) -> dict[Address, frozenset[Address]]:
+    """What each address needs: by the specs where they name it, else as recorded."""
+    found = {a: r.needs for a, r in desired.resources.items()}
+    for key, record in state.records.items():
+        if key.address not in desired.resources:
+            found[key.address] = found.get(key.address, frozenset()) | record.depends_on
+    return found
+
+
+def _dependants(needs: Mapping[Address, frozenset[Address]]) -> dict[Address, frozenset[Address]]:
+    """Who uses each address, directly or through others."""
+    direct: dict[Address, set[Address]] = {}
+    for address, needed in needs.items():
+        for n in needed:
+            direct.setdefault(n, set()).add(address)
+    return {a: graph.closure(d, direct) for a, d in direct.items()}
+
+
+def create_first_addresses(desired: DesiredState) -> frozenset[Address]:
+    """Every address whose replacement is made before the old one goes."""
+    first = [a for a, r in desired.resources.items() if r.type.replace_order is ReplaceOrder.CREATE_FIRST]
+    return graph.closure(first, {a: r.needs for a, r in desired.resources.items()}) & desired.resources.keys()

@@ -1,0 +1,1 @@
+"""The I/O half of every resource type."""

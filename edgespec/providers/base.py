@@ -1,0 +1,58 @@
+"""The provider protocol: what the applier and the refresh ask of a resource type's I/O half."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from edgespec.address import Address
+from edgespec.diagnostics import EdgespecError, error
+from edgespec.state.model import ResourceRecord
+from edgespec.values import Inputs, Outputs
+
+Progress: TypeAlias = Callable[[str, float | None], None]
+"""A message for people, and how much is done (0 to 1) where that is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The live object in the resource's own terms. `complete` is False when an interrupted call may have left parts
+    undone that cannot be seen: the planner then asks for an update."""
+
+    inputs: Inputs
+    outputs: Outputs
+    complete: bool = True
+
+
+class ProviderError(EdgespecError):
+    """A call that failed. `nothing_done` says that the object is certainly as it was before."""
+
+    def __init__(self, address: Address, summary: str, detail: str, *, nothing_done: bool = False) -> None:
+        super().__init__(error("ES401", summary, detail, address=str(address)))
+        self.nothing_done = nothing_done
+
+
+class AlreadyExistsError(ProviderError):
+    """An object of that name exists and edgespec did not make it."""
+
+    def __init__(self, address: Address, what: str) -> None:
+        detail = f"{what} exists and is not in this state. Plan again, then `apply --adopt` to take it over, or rename."
+        super().__init__(address, "Already exists", detail, nothing_done=True)
+
+
+class Provider(Protocol):
+    def read(self, record: ResourceRecord) -> Observed | None:
+        """The live object, by its id or, where a crash left none, by its natural key; None when it does not exist."""
+
+    def find(self, address: Address, inputs: Inputs) -> Observed | None:
+        """An object that carries this resource's natural key although state has no record of it."""
+
+    def create(self, address: Address, inputs: Inputs, progress: Progress) -> Outputs:
+        """Make the object; raises `AlreadyExistsError` rather than taking over another's."""
+
+    def update(self, record: ResourceRecord, inputs: Inputs, progress: Progress) -> Outputs:
+        """Bring the object to `inputs` from whatever an interrupted call left. Idempotent."""
+
+    def delete(self, record: ResourceRecord, others: Sequence[ResourceRecord]) -> None:
+        """Succeeds if the object is already gone. What `others` (same type) still name is kept."""

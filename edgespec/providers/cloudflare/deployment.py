@@ -1,0 +1,155 @@
+"""Which version gets the traffic. Health and quality are measured at the version's preview address before it does."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import httpx
+
+from edgespec.address import Address
+from edgespec.providers.base import Observed, Progress, ProviderError
+from edgespec.providers.cloudflare.account import Account, api_errors
+from edgespec.providers.cloudflare.live import Live
+from edgespec.state.model import ResourceRecord, Status
+from edgespec.values import Inputs, Outputs
+
+Infer: TypeAlias = Callable[[Sequence[str]], list[dict[str, Any]]]
+Measure: TypeAlias = Callable[[str, Infer], Mapping[str, float]]
+"""(spec name, infer) -> metric -> value, over the spec's quality data."""
+
+WAIT_S: Final = 90.0
+"""How long an address may take to answer: a new workers.dev name needs time to spread."""
+_PAUSE_S: Final = 1.0
+_CALL_S: Final = 60.0
+_BATCH: Final = 8
+"""Texts in one call while measuring: few enough for a request's CPU time on the paid plan."""
+
+
+class DeploymentProvider:
+    def __init__(self, account: Account, live: Live, measure: Measure) -> None:
+        self._account = account
+        self._live = live
+        self._measure = measure
+
+    def read(self, record: ResourceRecord) -> Observed | None:
+        script = str(record.inputs["script"])
+        with api_errors(record.address, "Reading the deployment"):
+            if script not in self._live.scripts():
+                return None
+            versions = self._live.deployed(script)
+            enabled = self._live.workers_dev(script)
+        if record.status is Status.CREATING and not enabled:
+            return None
+        served = ",".join(f"{v}:{p:g}" for v, p in sorted(versions.items()))
+        version = next(iter(versions)) if len(versions) == 1 else served
+        inputs = {**record.inputs, "version": version, "workers_dev": enabled}
+        return Observed(inputs, record.outputs, complete=record.status is Status.READY)
+
+    def find(self, address: Address, inputs: Inputs) -> Observed | None:
+        return None  # a deployment belongs to its Worker, which is found by name
+
+    def create(self, address: Address, inputs: Inputs, progress: Progress) -> Outputs:
+        script, version = str(inputs["script"]), str(inputs["version"])
+        with httpx.Client(timeout=_CALL_S, trust_env=not self._account.endpoints.is_loopback) as http:
+            with api_errors(address, "Reading the workers.dev subdomain"):
+                preview = self._account.preview_url(script, version)
+                url = self._account.worker_url(script)
+            progress("checking the new version's health", None)
+            _wait_healthy(http, preview, address)
+            metrics = self._gate(http, preview, address, inputs, progress)
+            with api_errors(address, "Deploying"):
+                self._deploy(script, version)
+            progress("waiting until it answers", None)
+            _wait_healthy(http, url, address)
+        return {"url": url, "metrics": dict(metrics)}
+
+    def _deploy(self, script: str, version: str) -> None:
+        self._live.forget()
+        if self._live.deployed(script) != {version: 100.0}:
+            self._account.once.workers.scripts.deployments.create(
+                script,
+                account_id=self._account.id,
+                strategy="percentage",
+                versions=[{"version_id": version, "percentage": 100}],
+            )
+        if not self._live.workers_dev(script):
+            self._account.sdk.workers.scripts.subdomain.create(
+                script, account_id=self._account.id, enabled=True, previews_enabled=True
+            )
+
+    def _gate(
+        self, http: httpx.Client, url: str, address: Address, inputs: Inputs, progress: Progress
+    ) -> Mapping[str, float]:
+        """Measure and compare with the minima; a miss is an error and nothing was changed."""
+        quality: Any = inputs["quality"]
+        if quality is None:
+            return {}
+        asked = 0
+
+        def infer(texts: Sequence[str]) -> list[dict[str, Any]]:
+            nonlocal asked
+            answers: list[dict[str, Any]] = []
+            for i in range(0, len(texts), _BATCH):
+                answers += _infer(http, url, texts[i : i + _BATCH], address)
+                asked += len(texts[i : i + _BATCH])
+                progress(f"measuring quality through the Worker: {asked} texts", len(answers) / len(texts))
+            return answers
+
+        metrics = self._measure(address.name, infer)
+        missed = [
+            f"{name} is {metrics[name]:.4f}, below the minimum {gate['min']:g}"
+            for name, gate in sorted(quality["metrics"].items())
+            if metrics[name] < gate["min"]
+        ]
+        if missed:
+            detail = (
+                f"{'; '.join(missed)} (measured on {quality['data']} through the uploaded version). It got no traffic; "
+                "what was deployed before goes on. Improve the model or its data, or lower the minimum."
+            )
+            raise ProviderError(address, "The quality gate failed", detail, nothing_done=True)
+        return metrics
+
+    def update(self, record: ResourceRecord, inputs: Inputs, progress: Progress) -> Outputs:
+        return self.create(record.address, inputs, progress)
+
+    def delete(self, record: ResourceRecord, others: Sequence[ResourceRecord]) -> None:
+        """Close the public address; the versions are the Worker's."""
+        import cloudflare
+
+        script = str(record.inputs["script"])
+        with api_errors(record.address, "Closing the address"), contextlib.suppress(cloudflare.NotFoundError):
+            self._account.sdk.workers.scripts.subdomain.create(
+                script, account_id=self._account.id, enabled=False, previews_enabled=True
+            )
+
+
+def _wait_healthy(http: httpx.Client, url: str, address: Address) -> None:
+    """Until `/healthz?load=1` answers 200: the version runs and its weights load."""
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        try:
+            answer = http.get(f"{url}healthz", params={"load": "1"})
+            if answer.status_code == httpx.codes.OK:
+                return
+            last = f"HTTP {answer.status_code}: {answer.text[:300]}"
+        except httpx.TransportError as e:
+            last = f"{type(e).__name__}"
+        if time.monotonic() > deadline:
+            detail = f"{url}healthz did not answer well within {WAIT_S:.0f} s. Its last answer: {last}"
+            raise ProviderError(address, "The new version is not healthy", detail)
+        time.sleep(_PAUSE_S)
+
+
+def _infer(http: httpx.Client, url: str, texts: Sequence[str], address: Address) -> list[dict[str, Any]]:
+    try:
+        answer = http.post(f"{url}infer", json={"texts": list(texts)})
+    except httpx.TransportError as e:
+        raise ProviderError(address, "Measuring failed", f"{url}infer: {type(e).__name__}.", nothing_done=True) from e
+    if answer.status_code != httpx.codes.OK:
+        detail = f"{url}infer answered HTTP {answer.status_code}: {answer.text[:300]}"
+        raise ProviderError(address, "Measuring failed", detail, nothing_done=True)
+    results: list[dict[str, Any]] = answer.json()["results"]
+    return results

@@ -1,0 +1,102 @@
+"""An artifact's blobs in a bucket. Keys are content digests: an upload of what is there already is skipped, and a
+blob that another resource names is never deleted."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from edgespec.address import Address
+from edgespec.artifact import KEY_PREFIX
+from edgespec.providers.base import Observed, Progress
+from edgespec.providers.cloudflare.account import Account, api_errors
+from edgespec.providers.cloudflare.blobs import Blobs
+from edgespec.providers.cloudflare.live import Live
+from edgespec.spec.units import format_size
+from edgespec.state.model import ResourceRecord
+from edgespec.values import Inputs, Outputs
+
+UPLOADS: Final = 4
+"""Objects in flight at once."""
+_DELETE_BATCH: Final = 1000
+
+
+class WeightsProvider:
+    def __init__(self, account: Account, live: Live, blobs: Blobs) -> None:
+        self._account = account
+        self._live = live
+        self._blobs = blobs
+
+    def read(self, record: ResourceRecord) -> Observed | None:
+        wanted = _blob_sizes(record.inputs)
+        with api_errors(record.address, "Listing the bucket"):
+            there = self._objects(record.inputs)
+        present = {sha for sha, size in wanted.items() if there.get(sha) == size}
+        if not present:
+            return None
+        return Observed(record.inputs, _outputs(record.inputs), complete=present == set(wanted))
+
+    def find(self, address: Address, inputs: Inputs) -> Observed | None:
+        return None  # blobs carry their content's name: finding some is no conflict, and create takes them as they are
+
+    def create(self, address: Address, inputs: Inputs, progress: Progress) -> Outputs:
+        with api_errors(address, "Uploading weights"):
+            self._upload(address, inputs, progress)
+        return _outputs(inputs)
+
+    def update(self, record: ResourceRecord, inputs: Inputs, progress: Progress) -> Outputs:
+        return self.create(record.address, inputs, progress)
+
+    def _upload(self, address: Address, inputs: Inputs, progress: Progress) -> None:
+        self._live.forget()
+        there = self._objects(inputs)
+        missing = {sha: size for sha, size in _blob_sizes(inputs).items() if there.get(sha) != size}
+        if not missing:
+            return
+        path_of = self._blobs(address.name.split("/")[0], str(inputs["artifact"]))
+        s3, bucket = self._account.s3(str(inputs["jurisdiction"])), str(inputs["bucket"])
+        total, done = sum(missing.values()), 0
+
+        def put(sha: str) -> int:
+            data = path_of(sha).read_bytes()
+            checksum = base64.b64encode(bytes.fromhex(sha)).decode()
+            s3.put_object(Bucket=bucket, Key=KEY_PREFIX + sha, Body=data, ChecksumSHA256=checksum)
+            return len(data)
+
+        with ThreadPoolExecutor(UPLOADS) as pool:
+            for size in pool.map(put, sorted(missing)):
+                done += size
+                progress(f"{format_size(done)} of {format_size(total)}", done / total)
+
+    def delete(self, record: ResourceRecord, others: Sequence[ResourceRecord]) -> None:
+        place = (record.inputs["bucket"], record.inputs["jurisdiction"])
+        kept: set[str] = set()
+        for other in others:
+            if (other.inputs["bucket"], other.inputs["jurisdiction"]) == place:
+                kept |= set(_blob_sizes(other.inputs))
+        doomed = sorted(set(_blob_sizes(record.inputs)) - kept)
+        s3 = self._account.s3(str(place[1]))
+        with api_errors(record.address, "Deleting weights"):
+            for i in range(0, len(doomed), _DELETE_BATCH):
+                keys = [{"Key": KEY_PREFIX + sha} for sha in doomed[i : i + _DELETE_BATCH]]
+                try:
+                    s3.delete_objects(Bucket=place[0], Delete={"Objects": keys, "Quiet": True})
+                except s3.exceptions.NoSuchBucket:
+                    return
+
+    def _objects(self, inputs: Inputs) -> dict[str, int]:
+        bucket, jurisdiction = str(inputs["bucket"]), str(inputs["jurisdiction"])
+        if bucket not in self._live.buckets(jurisdiction):
+            return {}
+        return self._live.objects(bucket, jurisdiction)
+
+
+def _blob_sizes(inputs: Inputs) -> dict[str, int]:
+    blobs: Any = inputs["blobs"]
+    return {b["sha256"]: b["size"] for b in blobs}
+
+
+def _outputs(inputs: Inputs) -> Outputs:
+    return {"artifact": inputs["artifact"]}

@@ -1,0 +1,131 @@
+"""A plan as a person reviews it: totals, then the dangerous part, then the rest; unchanged things are not listed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from edgespec.address import Address
+from edgespec.plan.model import Action, Change, Plan, Reason
+from edgespec.render.text import Line, Span, line, show
+from edgespec.resources.compile import TYPES
+from edgespec.resources.facts import StageFacts
+from edgespec.spec.units import format_size
+from edgespec.values import Inputs, Value, is_known
+
+_ORDER: Final = (Action.DELETE, Action.REPLACE, Action.UPDATE, Action.ADOPT, Action.CREATE)
+_SIGNS: Final = {
+    Action.CREATE: ("+", "green"),
+    Action.UPDATE: ("~", "yellow"),
+    Action.REPLACE: ("-/+", "magenta"),
+    Action.DELETE: ("-", "red"),
+    Action.ADOPT: (">", "cyan"),
+}
+_WHY: Final = {
+    Reason.CANNOT_UPDATE: "cannot be changed in place",
+    Reason.NOT_IN_SPEC: "no spec asks for it any more",
+    Reason.DRIFTED: "changed outside edgespec",
+    Reason.MISSING_REMOTELY: "recorded in state, but gone",
+    Reason.INTERRUPTED: "an interrupted apply left it unfinished",
+    Reason.DEPOSED: "left over from a replacement",
+    Reason.EXISTS: "exists, but not in this state: needs `apply --adopt`",
+    Reason.DESTROY: "destroyed on request",
+}
+_QUIET: Final = (
+    "compatibility_date", "compatibility_flags", "config.limits", "config.name", "bundle", "workers_dev", "tools",
+    "manifest", "config.cache.weights.kv.binding", "chunk",
+)  # fmt: skip
+"""Inputs that a new resource's listing leaves out; a change to one is always shown."""
+_INDENT: Final = " " * 8
+
+
+def render(plan: Plan, project: str, environment: str) -> list[Line]:
+    """Every change and the totals."""
+    title = line(Span(f"Plan for {project} in {environment}: ", "bold"), Span(summary(plan), "bold"))
+    changes = [c for c in plan.changes if c.action is not Action.NOOP]
+    if not changes:
+        return [line(Span(f"{project} in {environment}: no changes. What is live is what the specs ask for.", "green"))]
+    lines = [title, ()]
+    for change in sorted(changes, key=lambda c: (_ORDER.index(c.action), c.key)):
+        lines += _change(change, plan.stages)
+    return lines
+
+
+def summary(plan: Plan) -> str:
+    """`3 to create, 1 to replace`: only the actions that occur."""
+    words = {
+        Action.DELETE: "delete",
+        Action.REPLACE: "replace",
+        Action.UPDATE: "update",
+        Action.ADOPT: "adopt",
+        Action.CREATE: "create",
+    }
+    parts = [f"{n} to {words[a]}" for a in _ORDER if (n := plan.count(a))]
+    return ", ".join(parts) or "no changes"
+
+
+def _change(change: Change, stages: Mapping[Address, tuple[StageFacts, ...]]) -> Iterator[Line]:
+    sign, colour = _SIGNS[change.action]
+    why = f"  ({_WHY[change.reason]})" if change.reason in _WHY else ""
+    yield line("  ", Span(f"{sign:>3} ", colour), Span(str(change.key), "bold"), Span(why, "dim"))
+    if change.action is Action.CREATE and change.after is not None:
+        rows = [(p, show(p, v)) for p, v in _flatten(change.address.type, change.after)]
+        yield from (_field(name, text) for name, text in rows)
+    else:
+        opaque = TYPES[change.address.type].opaque
+        for f in change.fields:
+            if _follows(f.path, change):
+                continue
+            hidden = f.path in opaque
+            before, after = show(f.path, f.before, opaque=hidden), show(f.path, f.after, opaque=hidden)
+            mark = Span("  forces replacement", "magenta") if f.replaces else Span("")
+            yield (*_field(f.path, f"{before} -> {after}"), mark)
+    if change.action is not Action.DELETE and change.address.type == "model":
+        yield _stages(stages.get(change.address, ()))
+    yield ()
+
+
+def _follows(path: str, change: Change) -> bool:
+    """A manifest changes with its artifact, and the artifact's digest already says so."""
+    names = {f.path for f in change.fields}
+    return path in ("manifest", "blobs") and "artifact" in names
+
+
+def _field(name: str, text: str) -> Line:
+    return line(_INDENT, Span(f"{name:<28} ", "dim"), text)
+
+
+def _stages(stages: tuple[StageFacts, ...]) -> Line:
+    cached = [s.name for s in stages if s.cached]
+    todo = [s.name for s in stages if not s.cached]
+    parts = [f"run {', '.join(todo)}"] if todo else []
+    parts += [f"cached {', '.join(cached)}"] if cached else []
+    return _field("stages", "; ".join(parts) or "(none)")
+
+
+def _flatten(type_: str, inputs: Inputs) -> Iterator[tuple[str, Value]]:
+    opaque = TYPES[type_].opaque
+
+    def walk(path: str, value: Value) -> Iterator[tuple[str, Value]]:
+        if path in _QUIET or value is None or value in ([], ""):
+            return
+        if path in opaque:
+            yield from _opaque(path, value)
+        elif isinstance(value, Mapping):
+            for key in sorted(value):
+                yield from walk(f"{path}.{key}", value[key])
+        else:
+            yield path, value
+
+    for name in inputs:
+        yield from walk(name, inputs[name])
+
+
+def _opaque(path: str, value: Value) -> Iterator[tuple[str, Value]]:
+    """Blobs are told by their number and size; other opaque inputs follow from what is shown."""
+    if path == "blobs" and isinstance(value, list) and is_known(value):
+        sizes = [b["size"] for b in value if isinstance(b, Mapping)]
+        total = sum(s for s in sizes if isinstance(s, int))
+        yield path, f"{len(value)} objects, {format_size(total)}"
+    elif path == "blobs":
+        yield path, value

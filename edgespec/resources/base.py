@@ -1,0 +1,144 @@
+"""The words of the resource graph: types, references, desired resources, differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from edgespec.address import Address
+from edgespec.values import Inputs, Outputs, Value
+
+Resolve: TypeAlias = Callable[["Ref"], Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """Another resource's output, used as an input: it makes the edge of the graph."""
+
+    address: Address
+    output: str
+
+
+class ReplaceOrder(StrEnum):
+    DELETE_FIRST = "delete_first"
+    CREATE_FIRST = "create_first"
+
+
+class Verdict(StrEnum):
+    SAME = "same"
+    UPDATE = "update"
+    REPLACE = "replace"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChange:
+    """One leaf that differs; `path` is dotted. A side is None where the field is absent."""
+
+    path: str
+    before: Value
+    after: Value
+    replaces: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    verdict: Verdict
+    fields: tuple[FieldChange, ...] = ()
+
+
+def _no_outputs(inputs: Inputs) -> Outputs:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceType:
+    """Everything about a type that needs no I/O."""
+
+    name: str
+    replace_on: frozenset[str] = frozenset()
+    """Top-level inputs that the API cannot change in place."""
+    create_only: frozenset[str] = frozenset()
+    """Inputs that count only when the object is created, and never make a difference afterwards."""
+    replace_order: ReplaceOrder = ReplaceOrder.DELETE_FIRST
+    stable_outputs: frozenset[str] = frozenset()
+    """Outputs that an update leaves as they are."""
+    known_outputs: Callable[[Inputs], Outputs] = field(default=_no_outputs)
+    """Outputs that follow from the inputs, before any call."""
+    opaque: frozenset[str] = frozenset()
+    """Top-level inputs compared whole and shown by digest."""
+
+    def diff(self, prior: Inputs, desired: Inputs) -> Diff:
+        fields: list[FieldChange] = []
+        for name in sorted({*prior, *desired} - self.create_only):
+            before, after = prior.get(name), desired.get(name)
+            if before != after:
+                replaces = name in self.replace_on
+                if name in self.opaque:
+                    fields.append(FieldChange(name, before, after, replaces))
+                else:
+                    fields += _leaves(name, before, after, replaces)
+        if not fields:
+            return Diff(Verdict.SAME)
+        verdict = Verdict.REPLACE if any(f.replaces for f in fields) else Verdict.UPDATE
+        return Diff(verdict, tuple(fields))
+
+
+def _leaves(path: str, before: Value, after: Value, replaces: bool) -> Iterator[FieldChange]:
+    if before == after:
+        return
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in sorted({*before, *after}):
+            yield from _leaves(f"{path}.{key}", before.get(key), after.get(key), replaces)
+    else:
+        yield FieldChange(path, before, after, replaces)
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredResource:
+    """What the specs ask for. `inputs` may hold `Ref`s at any depth; `owners` are the specs that need it."""
+
+    address: Address
+    type: ResourceType
+    inputs: Mapping[str, Any]
+    owners: tuple[str, ...]
+    outputs: Outputs = field(default_factory=dict)
+    """Outputs known without an apply beyond those that the type knows (an artifact found in the build cache)."""
+    depends_on: frozenset[Address] = frozenset()
+    """What must exist first although no input names it."""
+
+    @property
+    def needs(self) -> frozenset[Address]:
+        return self.depends_on | frozenset(r.address for r in references(self.inputs))
+
+    def resolve(self, resolver: Resolve) -> dict[str, Value]:
+        return {k: resolve(v, resolver) for k, v in self.inputs.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredState:
+    resources: Mapping[Address, DesiredResource] = field(default_factory=dict)
+
+
+def references(value: Any) -> Iterator[Ref]:
+    """Every reference within `value`."""
+    if isinstance(value, Ref):
+        yield value
+    elif isinstance(value, Mapping):
+        for v in value.values():
+            yield from references(v)
+    elif isinstance(value, (list, tuple)):
+        for v in value:
+            yield from references(v)
+
+
+def resolve(value: Any, resolver: Resolve) -> Value:
+    """`value` with every reference replaced by what `resolver` gives for it."""
+    if isinstance(value, Ref):
+        return resolver(value)
+    if isinstance(value, Mapping):
+        return {k: resolve(v, resolver) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [resolve(v, resolver) for v in value]
+    return value  # type: ignore[no-any-return]  # a scalar of Value

@@ -1,0 +1,31 @@
+"""Which version of a Worker answers. A version gets traffic only after it was healthy and passed its quality gate at
+its preview address, so that a bad build never reaches a user."""
+
+from __future__ import annotations
+
+from edgespec.address import Address
+from edgespec.resources.base import DesiredResource, Ref, ResourceType
+from edgespec.spec.models import EdgeModel
+
+TYPE = ResourceType("deployment", replace_on=frozenset({"script"}), stable_outputs=frozenset({"url"}))
+
+
+def address(spec: EdgeModel) -> Address:
+    return Address(TYPE.name, spec.name)
+
+
+def desired(spec: EdgeModel, *, worker: Address, quality_digest: str | None) -> DesiredResource:
+    gate = None
+    if spec.quality is not None:
+        gate = {
+            "data": spec.quality.data,
+            "data_digest": quality_digest,
+            "metrics": {name: {"min": t.min} for name, t in sorted(spec.quality.metrics.items())},
+        }
+    inputs = {
+        "script": Ref(worker, "script"),
+        "version": Ref(worker, "version_id"),
+        "workers_dev": True,
+        "quality": gate,
+    }
+    return DesiredResource(address(spec), TYPE, inputs, (spec.name,))

@@ -1,0 +1,31 @@
+"""Chunks written to Workers KV at apply, without expiry, before the Worker goes live. KV caches negative look-ups
+too, so a key must be written before anything reads it."""
+
+from __future__ import annotations
+
+from edgespec.address import Address
+from edgespec.resources.base import DesiredResource, Ref, ReplaceOrder, ResourceType
+from edgespec.spec.models import EdgeModel
+
+TYPE = ResourceType(
+    "kv_pins",
+    replace_on=frozenset({"artifact", "files", "namespace_id"}),
+    replace_order=ReplaceOrder.CREATE_FIRST,
+    opaque=frozenset({"manifest"}),
+)
+
+FILES = {"tokenizer": ("tokenizer.json", "tokenizer_config.json"), "model": ("model.onnx",)}
+
+
+def address(spec: EdgeModel) -> Address:
+    return Address(TYPE.name, spec.name)
+
+
+def desired(spec: EdgeModel, *, model: Address, namespace: Address) -> DesiredResource:
+    inputs = {
+        "artifact": Ref(model, "artifact"),
+        "files": sorted(f for pin in spec.cache.weights.kv.pin for f in FILES[pin]),
+        "manifest": Ref(model, "manifest"),
+        "namespace_id": Ref(namespace, "id"),
+    }
+    return DesiredResource(address(spec), TYPE, inputs, (spec.name,))

@@ -1,0 +1,36 @@
+"""A model's artifact: the result of its build pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from edgespec.address import Address
+from edgespec.artifact import Chunk, Manifest
+from edgespec.resources.base import DesiredResource, ResourceType
+from edgespec.resources.facts import BuildFacts
+from edgespec.spec.models import EdgeModel
+from edgespec.values import Outputs
+
+TYPE = ResourceType("model")
+
+
+def address(spec: EdgeModel) -> Address:
+    return Address(TYPE.name, spec.name)
+
+
+def outputs(manifest: Manifest) -> Outputs:
+    """What later resources use of an artifact: its digest, the manifest itself, and the blobs that make it up."""
+    blobs = sorted({*manifest.chunks, Chunk(manifest.digest, len(manifest.encode()))})
+    return {
+        "artifact": manifest.digest,
+        "size": manifest.size,
+        "manifest": manifest.to_json(),
+        "blobs": [{"sha256": b.sha256, "size": b.size} for b in blobs],
+    }
+
+
+def desired(spec: EdgeModel, facts: BuildFacts) -> DesiredResource:
+    inputs: Mapping[str, Any] = {**facts.inputs}
+    known = outputs(facts.manifest) if facts.manifest is not None else {}
+    return DesiredResource(address(spec), TYPE, inputs, (spec.name,), known)

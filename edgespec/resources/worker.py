@@ -1,0 +1,114 @@
+"""One version of a Worker: the runtime's code, its configuration and its bindings. Versions never change; an update
+uploads another one. Which version serves whom is the deployment's business."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edgespec.address import Address
+from edgespec.resources.base import DesiredResource, Ref, ReplaceOrder, ResourceType
+from edgespec.resources.facts import BundleFacts
+from edgespec.spec.models import EdgeModel
+from edgespec.values import Inputs, Outputs
+
+CONFIG_FORMAT = "edgespec.worker-config/v1"
+KV_BINDING = "WEIGHTS_KV"
+REQUEST_LIMITS = {"texts": 32, "text_bytes": 32 * 1024, "body_bytes": 1024 * 1024}
+
+
+def _known(inputs: Inputs) -> Outputs:
+    return {"script": inputs["script"]}
+
+
+TYPE = ResourceType(
+    "worker",
+    replace_on=frozenset({"script"}),
+    replace_order=ReplaceOrder.CREATE_FIRST,
+    stable_outputs=frozenset({"script"}),
+    known_outputs=_known,
+    opaque=frozenset({"manifest"}),
+)
+
+
+def script_name(project: str, environment: str, spec: EdgeModel) -> str:
+    return f"{project}-{environment}-{spec.name}"
+
+
+def address(spec: EdgeModel) -> Address:
+    return Address(TYPE.name, spec.name)
+
+
+def bucket_binding(shard: str) -> str:
+    return f"WEIGHTS_{shard.upper().replace('-', '_')}"
+
+
+def desired(
+    spec: EdgeModel,
+    bundle: BundleFacts,
+    *,
+    script: str,
+    model: Address,
+    buckets: dict[str, Address],
+    namespace: Address | None,
+    weights: frozenset[Address],
+) -> DesiredResource:
+    """`buckets` maps each shard to its bucket; `weights` must be in place before a version may run."""
+    bindings: dict[str, Any] = {
+        bucket_binding(shard): {
+            "type": "r2_bucket",
+            "bucket_name": Ref(bucket, "name"),
+            "jurisdiction": Ref(bucket, "jurisdiction"),
+        }
+        for shard, bucket in buckets.items()
+    }
+    if namespace is not None:
+        bindings[KV_BINDING] = {"type": "kv_namespace", "namespace_id": Ref(namespace, "id")}
+    inputs = {
+        "script": script,
+        "bundle": bundle.digest,
+        "compatibility_date": bundle.compatibility_date,
+        "compatibility_flags": sorted(bundle.compatibility_flags),
+        "engine": "onnxruntime",
+        "config": _config(spec),
+        "artifact": Ref(model, "artifact"),
+        "manifest": Ref(model, "manifest"),
+        "bindings": bindings,
+    }
+    return DesiredResource(address(spec), TYPE, inputs, (spec.name,), depends_on=weights)
+
+
+def _config(spec: EdgeModel) -> dict[str, Any]:
+    """The part of the Worker's configuration that does not depend on the build."""
+    weights = spec.cache.weights
+    kv = {"binding": KV_BINDING, "ttl": weights.kv.ttl, "cache_ttl": weights.kv.cache_ttl}
+    return {
+        "name": spec.name,
+        "default_shard": spec.regions.default_shard,
+        "shards": {
+            name: {
+                "bucket": bucket_binding(name),
+                "continents": sorted(shard.match.continents) if shard.match else [],
+                "countries": sorted(shard.match.countries) if shard.match else [],
+            }
+            for name, shard in sorted(spec.regions.shards.items())
+        },
+        "cache": {
+            "weights": {
+                "memory": weights.memory if "memory" in weights.tiers else 0,
+                "kv": kv if "kv" in weights.tiers else None,
+            }
+        },
+        "limits": dict(REQUEST_LIMITS),
+    }
+
+
+def module(inputs: Inputs) -> dict[str, Any]:
+    """The Worker's `config.json` from resolved inputs: every shard serves the one artifact (docs/worker-runtime.md)."""
+    config: Any = inputs["config"]
+    shards = {name: {**shard, "artifact": inputs["artifact"]} for name, shard in config["shards"].items()}
+    return {
+        "format": CONFIG_FORMAT,
+        **config,
+        "shards": shards,
+        "artifacts": {str(inputs["artifact"]): inputs["manifest"]},
+    }

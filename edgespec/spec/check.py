@@ -1,0 +1,164 @@
+"""Rules across fields: what a schema cannot say. Each returns diagnostics at the value that breaks the rule."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from edgespec import limits
+from edgespec.diagnostics import Diagnostic, error, warning
+from edgespec.spec.document import Node
+from edgespec.spec.models import EdgeModel, Project, TextClassification, metrics_of
+from edgespec.spec.units import format_size
+from edgespec.spec.validate import Path, key_place, place, suggest
+
+_PACKAGE = re.compile(r"^package:[A-Za-z0-9][A-Za-z0-9._-]*(==[A-Za-z0-9.+!_-]+)?$")
+
+
+def check_project(project: Project, node: Node) -> list[Diagnostic]:
+    found = []
+    for name, environment in project.environments.items():
+        if environment.target.type == "cloudflare" and environment.target.api_base_url.startswith("http://"):
+            host = environment.target.api_base_url.removeprefix("http://").split("/")[0].split(":")[0]
+            if host not in ("127.0.0.1", "localhost"):
+                path = ("environments", name, "target", "api_base_url")
+                detail = "The API token would travel unencrypted; use https."
+                found.append(error("ES140", "Unsafe address", detail, source=place(node, path)))
+    return found
+
+
+def check_spec(spec: EdgeModel, node: Node, project: Project) -> list[Diagnostic]:
+    """Every broken rule of one spec."""
+    rules = (_names, _source, _pipeline, _regions, _cache, _quality, _plan)
+    return [d for rule in rules for d in rule(spec, node, project)]
+
+
+def _names(spec: EdgeModel, node: Node, project: Project) -> Iterator[Diagnostic]:
+    for environment in project.environments:
+        script = f"{project.name}-{environment}-{spec.name}"
+        if len(script) > limits.SCRIPT_NAME:
+            detail = (
+                f"The Worker {script} would have {len(script)} characters; Cloudflare takes {limits.SCRIPT_NAME}, "
+                "so that a version's preview address fits. Shorten this name, the project's or the environment's."
+            )
+            yield error("ES141", "Name too long", detail, source=place(node, ("metadata", "name")))
+            return
+
+
+def _source(spec: EdgeModel, node: Node, project: Project) -> Iterator[Diagnostic]:
+    source, where = spec.model.source, place(node, ("model", "source"))
+    if source.startswith(("hf:", "ms:")):
+        detail = (
+            f"`{source}`: this version cannot fetch from a hub. Download the model and name its folder: ./models/NAME."
+        )
+        yield error("ES115", "Not supported yet", detail, source=where)
+    elif source.startswith("package:"):
+        if not _PACKAGE.match(source):
+            detail = f"{source!r}: write package:NAME or package:NAME==VERSION."
+            yield error("ES142", "Not a model source", detail, source=where)
+    elif not source.startswith("./"):
+        detail = f"{source!r}: write package:NAME, ./directory or ./model.onnx (relative to edgespec.yaml)."
+        yield error("ES142", "Not a model source", detail, source=where)
+    elif ".." in source.split("/"):
+        yield error("ES142", "Not a model source", "The path must stay inside the project.", source=where)
+
+
+def _pipeline(spec: EdgeModel, node: Node, project: Project) -> Iterator[Diagnostic]:
+    heads = [i for i, stage in enumerate(spec.model.pipeline) if stage.head]
+    if len(heads) > 1:
+        detail = "A model has one head; remove the others."
+        yield error("ES143", "More than one head", detail, source=place(node, ("model", "pipeline", heads[1])))
+    if heads and not isinstance(spec.task, TextClassification):
+        detail = f"A head gives labels; the task {spec.task.type} has none. Remove the stage."
+        yield error("ES144", "A head without labels", detail, source=place(node, ("model", "pipeline", heads[0])))
+
+
+def _regions(spec: EdgeModel, node: Node, project: Project) -> Iterator[Diagnostic]:
+    regions = spec.regions
+    shards: Path = ("regions", "shards")
+    if regions.default is not None and regions.default not in regions.shards:
+        known = ", ".join(regions.shards)
+        detail = f"`{regions.default}` is not a shard; there are {known}.{suggest(regions.default, regions.shards)}"
+        yield error("ES145", "Unknown shard", detail, source=place(node, ("regions", "default")))
+        return
+    if regions.default is None and len(regions.shards) > 1:
+        detail = f"Say who serves everyone whom no shard matches: `default: {next(iter(regions.shards))}`."
+        yield error("ES146", "No default shard", detail, source=key_place(node, ("regions",)))
+        return
+    for name, shard in regions.shards.items():
+        where = key_place(node, (*shards, name))
+        if shard.location and shard.jurisdiction:
+            detail = f"`{name}` names a location and a jurisdiction; a jurisdiction already says where. Keep one."
+            yield error("ES147", "Location and jurisdiction", detail, source=place(node, (*shards, name, "location")))
+        matched = shard.match is not None and bool(shard.match.continents or shard.match.countries)
+        if name == regions.default_shard and shard.match is not None:
+            detail = f"`{name}` is the default: it serves all whom no other shard matches. Remove its `match`."
+            yield error(
+                "ES148", "The default shard cannot match", detail, source=key_place(node, (*shards, name, "match"))
+            )
+        elif name != regions.default_shard and not matched:
+            detail = f"`{name}` would never be used: give it `match` with continents or countries, or remove it."
+            yield error("ES149", "A shard that matches nobody", detail, source=where)
+    yield from _overlaps(spec, node)
+
+
+def _overlaps(spec: EdgeModel, node: Node) -> Iterator[Diagnostic]:
+    """A code in two shards; a country and its continent may differ, since the country decides first."""
+    for field in ("continents", "countries"):
+        owner: dict[str, str] = {}
+        for name, shard in spec.regions.shards.items():
+            codes: tuple[str, ...] = getattr(shard.match, field) if shard.match else ()
+            for i, code in enumerate(codes):
+                if code in owner:
+                    path: Path = ("regions", "shards", name, "match", field, i)
+                    detail = f"{code} already belongs to the shard `{owner[code]}`; one request needs one shard."
+                    yield error("ES150", "Shards overlap", detail, source=place(node, path))
+                owner.setdefault(code, name)
+
+
+def _cache(spec: EdgeModel, node: Node, project: Project) -> Iterator[Diagnostic]:
+    weights = spec.cache.weights
+    if weights.kv.pin and "kv" not in weights.tiers:
+        detail = "Pinned files live in Workers KV: add `kv` to `tiers` or remove `pin`."
+        yield error(
+            "ES151", "Pinned without the kv tier", detail, source=place(node, ("cache", "weights", "kv", "pin"))
+        )
+    written = node.child("cache")
+    memory = written.child("weights") if written else None
+    if "memory" not in weights.tiers and memory is not None and memory.child("memory") is not None:
+        detail = "`memory` has no effect without the `memory` tier: add it to `tiers` or remove the field."
+        yield error("ES152", "A limit without its tier", detail, source=place(node, ("cache", "weights", "memory")))
+    if weights.kv.cache_ttl > weights.kv.ttl:
+        detail = (
+            f"`cache_ttl` ({weights.kv.cache_ttl} s) is longer than `ttl` ({weights.kv.ttl} s): "
+            "the copy would outlive the value."
+        )
+        yield error(
+            "ES153", "cache_ttl exceeds ttl", detail, source=place(node, ("cache", "weights", "kv", "cache_ttl"))
+        )
+
+
+def _quality(spec: EdgeModel, node: Node, project: Project) -> Iterator[Diagnostic]:
+    known = metrics_of(spec.task)
+    for name in spec.quality.metrics if spec.quality else ():
+        if name not in known:
+            path: Path = ("quality", "metrics", name)
+            detail = f"`{name}` is not measured for {spec.task.type}; use {', '.join(known)}.{suggest(name, known)}"
+            yield error("ES154", "Unknown metric", detail, source=key_place(node, path))
+
+
+def _plan(spec: EdgeModel, node: Node, project: Project) -> Iterator[Diagnostic]:
+    if spec.worker.plan == "free":
+        detail = (
+            f"The free plan stops a request after {limits.FREE_CPU_MS} ms of CPU. onnxruntime-web needs more than that "
+            "for models the size of MiniLM; measure before you rely on it, or set `plan: paid`."
+        )
+        yield warning("ES155", "CPU may not fit the free plan", detail, source=place(node, ("worker", "plan")))
+    if spec.cache.weights.memory > limits.ISOLATE_MEMORY // 2 + 3 * limits.MIB:
+        detail = (
+            f"{format_size(spec.cache.weights.memory)} of cached chunks beside the engine may pass the isolate's "
+            f"{limits.ISOLATE_MEMORY // 10**6} MB; 64MiB or less is safe."
+        )
+        yield warning(
+            "ES156", "Little memory left for the engine", detail, source=place(node, ("cache", "weights", "memory"))
+        )

@@ -1,0 +1,203 @@
+"""Text to nodes with positions. Scalars stay text: `no`, `010`, `1.10` and dates mean what a schema says later.
+
+Built on PyYAML's event stream rather than `safe_load`, which loses positions, resolves scalars to Python types by
+YAML 1.1's rules and lets duplicate keys pass (pyyaml#165).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import yaml
+
+from edgespec.diagnostics import Checked, Diagnostic, Diagnostics, SourceRange, error
+
+MAX_DEPTH: Final = 64
+MAX_NODES: Final = 50_000
+"""Nodes of one file with every alias expanded: an alias bomb is refused long before it costs memory."""
+
+_NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
+_LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A text file as read: `path` is what messages show."""
+
+    path: str
+    text: str
+
+    def range(self, line: int, column: int, length: int = 1) -> SourceRange:
+        """`line` and `column` count from 0, as YAML marks do."""
+        lines = self.text.splitlines()
+        shown = lines[line] if line < len(lines) else ""
+        return SourceRange(self.path, line + 1, column + 1, max(1, length), shown)
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A scalar (`value` is str or None), a list or a map; `where` is the place of its first character."""
+
+    kind: str
+    where: SourceRange
+    value: str | None = None
+    items: list[Node] = field(default_factory=list)
+    entries: dict[str, Node] = field(default_factory=dict)
+    keys: dict[str, SourceRange] = field(default_factory=dict)
+
+    def plain(self) -> Any:
+        """The node as lists, dicts, strings and None."""
+        if self.kind == "map":
+            return {k: v.plain() for k, v in self.entries.items()}
+        if self.kind == "list":
+            return [v.plain() for v in self.items]
+        return self.value
+
+    def child(self, key: str | int) -> Node | None:
+        if self.kind == "map" and isinstance(key, str):
+            return self.entries.get(key)
+        if self.kind == "list" and isinstance(key, int) and 0 <= key < len(self.items):
+            return self.items[key]
+        return None
+
+    def walk(self) -> Iterator[Node]:
+        yield self
+        for node in (*self.items, *self.entries.values()):
+            yield from node.walk()
+
+
+def parse(source: Source) -> Checked[list[Node]]:
+    """Every document of a file, empty ones left out."""
+    composer = _Composer(source)
+    try:
+        return Checked(composer.documents(), Diagnostics(tuple(composer.found)))
+    except _RefusedError as e:
+        return Checked(None, Diagnostics((*composer.found, e.diagnostic)))
+    except yaml.YAMLError as e:
+        return Checked(None, Diagnostics((*composer.found, _syntax_error(source, e))))
+
+
+class _RefusedError(Exception):
+    def __init__(self, diagnostic: Diagnostic) -> None:
+        self.diagnostic = diagnostic
+
+
+def _syntax_error(source: Source, e: yaml.YAMLError) -> Diagnostic:
+    mark = getattr(e, "problem_mark", None) or getattr(e, "context_mark", None)
+    if mark is not None:
+        problem = getattr(e, "problem", None) or str(e)
+        context = getattr(e, "context", None)
+        place = source.range(mark.line, mark.column)
+        detail = f"{problem}{f' ({context})' if context else ''}."
+        if "cannot start any token" in detail and "\t" in place.text:
+            detail += " YAML is indented with spaces; this line has a tab."
+        return error("ES101", "Not valid YAML", detail[0].upper() + detail[1:], source=place)
+    position = getattr(e, "position", None)  # ReaderError: a character that YAML does not allow
+    place = source.range(0, 0)
+    if isinstance(position, int):
+        before = source.text[:position]
+        place = source.range(before.count("\n"), position - (before.rfind("\n") + 1))
+    return error("ES101", "Not valid YAML", f"{getattr(e, 'reason', e)}.", source=place)
+
+
+class _Composer:
+    """Events to nodes without recursion in the parser; anchors become shared nodes."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.lines = source.text.splitlines()
+        self.found: list[Diagnostic] = []
+        self.anchors: dict[str, Node] = {}
+        self.sizes: dict[int, int] = {}
+        self.loader = _LOADER(source.text)
+
+    def documents(self) -> list[Node]:
+        found: list[Node] = []
+        try:
+            while self.loader.check_event():
+                event = self.loader.get_event()
+                if isinstance(event, yaml.DocumentStartEvent):
+                    self.anchors = {}
+                    node = self.node(self.loader.get_event(), 0)
+                    if node.kind != "scalar" or node.value is not None:
+                        found.append(node)
+        finally:
+            self.loader.dispose()
+        return found
+
+    def place(self, mark: Any, end: Any = None) -> SourceRange:
+        line = self.lines[mark.line] if mark.line < len(self.lines) else ""
+        length = end.column - mark.column if end is not None and end.line == mark.line else 1
+        return SourceRange(self.source.path, mark.line + 1, mark.column + 1, max(1, length), line)
+
+    def node(self, event: Any, depth: int) -> Node:
+        where = self.place(event.start_mark, event.end_mark if isinstance(event, yaml.ScalarEvent) else None)
+        if depth > MAX_DEPTH:
+            raise _RefusedError(error("ES103", "Nested too deeply", f"More than {MAX_DEPTH} levels.", source=where))
+        if isinstance(event, yaml.AliasEvent):
+            return self.alias(event, where)
+        if event.tag and not (event.tag.startswith("tag:yaml.org,2002:") or event.tag == "!"):
+            raise _RefusedError(
+                error("ES104", "Unknown tag", f"{event.tag} has no meaning here; remove it.", source=where)
+            )
+        if isinstance(event, yaml.ScalarEvent):
+            node = Node("scalar", where, event.value)
+            if not event.style and event.value in _NULLS:  # libyaml's style of a plain scalar is '', PyYAML's None
+                node.value = None
+            self.sizes[id(node)] = 1
+        elif isinstance(event, yaml.SequenceStartEvent):
+            node = Node("list", where)
+            while not isinstance(inner := self.loader.get_event(), yaml.SequenceEndEvent):
+                node.items.append(self.node(inner, depth + 1))
+            self.measure(node)
+        else:
+            node = self.mapping(where, depth)
+            self.measure(node)
+        if event.anchor:
+            self.anchors[event.anchor] = node
+        return node
+
+    def mapping(self, where: SourceRange, depth: int) -> Node:
+        node = Node("map", where)
+        merged: list[Node] = []
+        while not isinstance(event := self.loader.get_event(), yaml.MappingEndEvent):
+            key = self.node(event, depth + 1)
+            value = self.node(self.loader.get_event(), depth + 1)
+            if key.kind != "scalar":
+                raise _RefusedError(
+                    error("ES105", "A key must be text", "Lists and maps cannot be keys.", source=key.where)
+                )
+            name = key.value if key.value is not None else (event.value or "null")
+            if name == "<<" and not event.style:
+                merged += value.items if value.kind == "list" else [value]
+            elif name in node.entries:
+                first = node.keys[name]
+                detail = f"{name!r} was given before, at line {first.line}; only one of them can be meant."
+                self.found.append(error("ES106", "Duplicate key", detail, source=key.where))
+            else:
+                node.entries[name], node.keys[name] = value, key.where
+        for base in merged:
+            if base.kind != "map":
+                raise _RefusedError(
+                    error("ES105", "Only a map can be merged", "`<<` takes an alias of a map.", source=base.where)
+                )
+            for name, value in base.entries.items():
+                if name not in node.entries:
+                    node.entries[name], node.keys[name] = value, base.keys[name]
+        return node
+
+    def alias(self, event: Any, where: SourceRange) -> Node:
+        target = self.anchors.get(event.anchor)
+        if target is None:
+            detail = f"*{event.anchor} names no finished anchor above it (an anchor cannot contain itself)."
+            raise _RefusedError(error("ES107", "Unknown alias", detail, source=where))
+        return target
+
+    def measure(self, node: Node) -> None:
+        size = 1 + sum(self.sizes[id(n)] for n in (*node.items, *node.entries.values()))
+        if size > MAX_NODES:
+            detail = f"With its aliases expanded this holds more than {MAX_NODES:,} values."
+            raise _RefusedError(error("ES108", "Too large", detail, source=node.where))
+        self.sizes[id(node)] = size

@@ -1,0 +1,1 @@
+"""What edgespec did last time: an immutable snapshot, and its text."""

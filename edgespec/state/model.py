@@ -1,0 +1,85 @@
+"""State and records. A record's status says what an interrupted run may have left.
+
+`ready`: the last call ended well. `creating`, `updating`, `deleting`: the intent was written and the outcome is not
+known. A record that a create-first replacement has pushed aside is *deposed*: it still exists and awaits deletion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from edgespec.address import Address
+from edgespec.values import Inputs, Outputs
+
+
+class Status(StrEnum):
+    READY = "ready"
+    CREATING = "creating"
+    UPDATING = "updating"
+    DELETING = "deleting"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Key:
+    """A record's place in state: its address, and for a deposed one the id that tells it from the current one."""
+
+    address: Address
+    deposed: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.address} (deposed {self.deposed})" if self.deposed else str(self.address)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceRecord:
+    address: Address
+    inputs: Inputs
+    outputs: Outputs = field(default_factory=dict)
+    depends_on: frozenset[Address] = frozenset()
+    owners: tuple[str, ...] = ()
+    status: Status = Status.READY
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """`lineage` names one history of one environment; `serial` counts its writes."""
+
+    lineage: str
+    project: str
+    environment: str
+    serial: int = 0
+    records: Mapping[Key, ResourceRecord] = field(default_factory=dict)
+
+    def get(self, address: Address) -> ResourceRecord | None:
+        return self.records.get(Key(address))
+
+    def deposed(self) -> tuple[Key, ...]:
+        return tuple(sorted(k for k in self.records if k.deposed))
+
+    def put(self, record: ResourceRecord, deposed: str = "") -> State:
+        return self._with({**self.records, Key(record.address, deposed): record})
+
+    def drop(self, key: Key) -> State:
+        return self._with({k: r for k, r in self.records.items() if k != key})
+
+    def depose(self, address: Address) -> State:
+        """Push the current record aside under an id that no deposed record of the address has."""
+        record = self.records[Key(address)]
+        taken = {k.deposed for k in self.records if k.address == address}
+        number = 1
+        while f"d{number}" in taken:
+            number += 1
+        rest = {k: r for k, r in self.records.items() if k != Key(address)}
+        return self._with({**rest, Key(address, f"d{number}"): record})
+
+    def others(self, key: Key) -> tuple[ResourceRecord, ...]:
+        """Every other record of the same type: what shared content must be kept for."""
+        return tuple(r for k, r in sorted(self.records.items()) if k != key and k.address.type == key.address.type)
+
+    def _with(self, records: Mapping[Key, ResourceRecord]) -> State:
+        return replace(self, records=records)
+
+    def same_records(self, other: State) -> bool:
+        return dict(self.records) == dict(other.records)

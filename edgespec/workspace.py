@@ -1,0 +1,124 @@
+"""A project on disk: find it, read every file of it, report every error at once."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from edgespec.diagnostics import Checked, Diagnostic, Diagnostics, EdgespecError, error
+from edgespec.spec.document import Node, Source
+from edgespec.spec.load import load_project, load_specs
+from edgespec.spec.models import EdgeModel, Environment, Project
+from edgespec.spec.validate import place
+from edgespec.values import digest
+
+PROJECT_FILE: Final = "edgespec.yaml"
+STATE_DIR: Final = ".edgespec"
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """A valid project and the environment in use. `nodes` and `paths` tell where each spec was written."""
+
+    root: Path
+    project: Project
+    environment: str
+    specs: tuple[EdgeModel, ...]
+    nodes: Mapping[str, Node]
+    warnings: Diagnostics
+
+    @property
+    def target(self) -> Environment:
+        return self.project.environments[self.environment]
+
+    @property
+    def state_path(self) -> Path:
+        path = self.target.state.path or f"{STATE_DIR}/state/{self.environment}.json"
+        return self.root / path
+
+    @property
+    def spec_digest(self) -> str:
+        """Over all that the specs and the target say."""
+        specs = [s.model_dump(mode="json") for s in self.specs]
+        return digest([self.project.name, self.environment, self.target.model_dump(mode="json"), specs])
+
+    def check_names(self, names: tuple[str, ...], also: frozenset[str] = frozenset()) -> None:
+        """Raise when a name is neither a spec nor in `also` (specs that only state knows)."""
+        known = {s.name for s in self.specs} | also
+        unknown = [n for n in names if n not in known]
+        if unknown:
+            listed = ", ".join(sorted(known)) or "none"
+            detail = f"{', '.join(unknown)}: no spec has this name. There are: {listed}."
+            raise EdgespecError(error("ES139", "Unknown name", detail))
+
+
+def find_root(start: Path) -> Path:
+    """The nearest folder at or above `start` that holds edgespec.yaml."""
+    for folder in (start, *start.parents):
+        if (folder / PROJECT_FILE).is_file():
+            return folder
+    detail = f"{start} and the folders above it have no {PROJECT_FILE}. Go into a project or name one with -C."
+    raise EdgespecError(error("ES138", "No project here", detail))
+
+
+def load_workspace(
+    root: Path, environment: str | None, environ: Mapping[str, str], *, any_environment: bool = False
+) -> Workspace:
+    """The project at `root`; raises with every error in every file. Variables of other environments may be unset, and
+    with `any_environment` (validation alone) those of this one too."""
+    source = _read(root / PROJECT_FILE, PROJECT_FILE)
+    if source.value is None:
+        raise EdgespecError(source.diagnostics)
+    selected = None if any_environment else environment or "local"
+    loaded = load_project(source.value, environ, selected)
+    if loaded.value is None:
+        raise EdgespecError(loaded.diagnostics)
+    project, node = loaded.value.project, loaded.value.node
+    sources, found = _spec_sources(root, project, node)
+    specs = load_specs(sources, project)
+    diagnostics = loaded.diagnostics + found + specs.diagnostics
+    if specs.value is None or diagnostics.has_errors:
+        raise EdgespecError(diagnostics)
+    return Workspace(
+        root,
+        project,
+        selected or next(iter(project.environments)),
+        tuple(s.spec for s in specs.value),
+        {s.spec.name: s.node for s in specs.value},
+        diagnostics,
+    )
+
+
+def _spec_sources(root: Path, project: Project, node: Node) -> tuple[list[Source], list[Diagnostic]]:
+    found: list[Diagnostic] = []
+    sources: dict[str, Source] = {}
+    for i, pattern in enumerate(project.specs):
+        names = sorted(glob.glob(pattern, root_dir=root, recursive=True))  # noqa: PTH207  # relative names are wanted
+        if not names:
+            where = place(node, ("specs", i))
+            detail = f"`{pattern}` matches no file below the folder of {PROJECT_FILE}."
+            found.append(error("ES160", "No spec files", detail, source=where))
+        for name in names:
+            read = _read(root / name, name)
+            found += read.diagnostics
+            if read.value is not None:
+                sources.setdefault(name, read.value)
+    return list(sources.values()), found
+
+
+def _read(path: Path, shown: str) -> Checked[Source]:
+    try:
+        raw = path.read_bytes()
+    except OSError as e:
+        return Checked(None, Diagnostics.of(error("ES161", "File cannot be read", f"{shown}: {e.strerror}.")))
+    try:
+        return Checked(Source(shown, raw.decode("utf-8-sig")))
+    except UnicodeDecodeError as e:
+        line = raw.count(b"\n", 0, e.start)
+        column = e.start - (raw.rfind(b"\n", 0, e.start) + 1)
+        where = Source(shown, raw.decode("utf-8", "replace")).range(line, column)
+        detail = f"Byte 0x{raw[e.start]:02x} is not UTF-8. Save the file as UTF-8."
+        return Checked(None, Diagnostics.of(error("ES162", "Not UTF-8", detail, source=where)))

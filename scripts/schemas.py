@@ -1,0 +1,50 @@
+"""Write schemas/*.schema.json from the models; with --check, fail when a file is not what it would write."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from edgespec.artifact_schema import ArtifactDocument
+from edgespec.plan.file import PlanDocument
+from edgespec.spec.models import EdgeModel, Project
+from edgespec.state.codec import StateDocument
+
+FOLDER = Path(__file__).parent.parent / "schemas"
+MODELS: dict[str, tuple[type[BaseModel], str]] = {
+    "project": (Project, "edgespec.yaml"),
+    "spec": (EdgeModel, "An EdgeModel document"),
+    "state": (StateDocument, "edgespec's state of one environment"),
+    "plan": (PlanDocument, "A plan of edgespec"),
+    "artifact": (ArtifactDocument, "The manifest of an edgespec artifact"),
+}
+
+
+def render(model: type[BaseModel], title: str) -> str:
+    schema: dict[str, Any] = model.model_json_schema()
+    schema.pop("title", None)
+    document = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **schema}
+    return json.dumps(document, indent=2, ensure_ascii=False, sort_keys=False) + "\n"
+
+
+def main() -> int:
+    check = "--check" in sys.argv
+    stale = []
+    for name, (model, title) in MODELS.items():
+        path, text = FOLDER / f"{name}.schema.json", render(model, title)
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            stale.append(path.name)
+            if not check:
+                path.write_text(text, encoding="utf-8")
+    if check and stale:
+        print(f"stale: {', '.join(stale)}; run scripts/schemas.py", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
