@@ -14,7 +14,7 @@ const sha256 = (bytes) => createHash("sha256").update(bytes).digest("hex");
 async function sourceFiles() {
   const entries = await readdir(join(ROOT, "src"), { recursive: true, withFileTypes: true });
   const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
-  return [...files, join(ROOT, "package-lock.json"), join(ROOT, "build.mjs")].sort();
+  return [...files, join(ROOT, "licenses/onnxruntime.txt"), join(ROOT, "package-lock.json"), join(ROOT, "build.mjs")].sort();
 }
 
 /** Over the name and the bytes of everything that decides what dist/ is. */
@@ -49,16 +49,30 @@ const onnxruntimeLoader = {
   },
 };
 
-/** The licences ask that their texts go with copies: comments that name only a licence are not enough. */
-const LICENSED = ["onnxruntime-web", "onnxruntime-common", "@huggingface/tokenizers"];
+/** Packages in the bundle and where their licence's text is; onnxruntime-web ships none. */
+const LICENSED = [
+  ["onnxruntime-web", "licenses/onnxruntime.txt"],
+  ["onnxruntime-common", "licenses/onnxruntime.txt"],
+  ["@huggingface/tokenizers", "node_modules/@huggingface/tokenizers/LICENSE"],
+];
+
+async function packageLine(name) {
+  const { version, license } = JSON.parse(await readFile(join(ROOT, "node_modules", name, "package.json"), "utf8"));
+  return `${name} ${version} (${license})`;
+}
+
+/** For LICENSES.txt, which goes wherever the bundle is shipped: MIT and Apache-2.0 ask that their texts go along. */
+async function licenses() {
+  const names = new Map();
+  for (const [name, path] of LICENSED) names.set(path, [...(names.get(path) ?? []), await packageLine(name)]);
+  const parts = [];
+  for (const [path, lines] of names) parts.push(`${lines.join("\n")}\n\n${await readFile(join(ROOT, path), "utf8")}`);
+  return parts.join(`\n${"-".repeat(80)}\n\n`);
+}
 
 async function banner() {
-  const parts = [];
-  for (const name of LICENSED) {
-    const { version, license } = JSON.parse(await readFile(join(ROOT, "node_modules", name, "package.json"), "utf8"));
-    parts.push(`${name} ${version} (${license})`);
-  }
-  return `/*! Contains ${parts.join(", ")}. Their licences: LICENSES.txt */`;
+  const lines = await Promise.all(LICENSED.map(([name]) => packageLine(name)));
+  return `/*! Contains ${lines.join(", ")}; their licences are in LICENSES.txt of edgespec's Worker bundle. */`;
 }
 
 async function bundle() {
@@ -74,8 +88,9 @@ async function bundle() {
     conditions: ["import", "default"],
     target: "es2024",
     minify: true,
+    banner: { js: await banner() },
     charset: "utf8",
-    legalComments: "inline",
+    legalComments: "eof",
     loader: { ".html": "text" },
     // The loader looks for Node and for a page: in a Worker it must find neither.
     define: { process: "undefined", document: "undefined", importScripts: "undefined", window: "undefined" },
@@ -105,6 +120,7 @@ async function build() {
   await mkdir(DIST, { recursive: true });
   await rm(join(DIST, "manifest.json"), { force: true });
   for (const { name, bytes } of outputs) await writeAtomically(name, bytes);
+  await writeAtomically("LICENSES.txt", await licenses());
   await writeAtomically("manifest.json", `${JSON.stringify({ files, source_digest: digest }, null, 2)}\n`);
   for (const { name, size } of files) console.log(`${name} ${size} bytes`);
 }

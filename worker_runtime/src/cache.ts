@@ -32,10 +32,13 @@ export class MemoryTier {
     return found.view;
   }
 
-  /** Keep a file whose chunks, in order, make up `bytes`. Nothing happens when it is larger than the ceiling. */
-  keep(bytes: Uint8Array, chunks: readonly Chunk[]): void {
-    if (bytes.byteLength > this.ceiling) return;
-    if (chunks.every(({ sha256 }) => this.#chunks.has(sha256))) return;
+  /**
+   * Keep a file whose chunks, in order, make up `bytes`; false when they are not kept, since all of them are known
+   * already or they exceed the ceiling.
+   */
+  keep(bytes: Uint8Array, chunks: readonly Chunk[]): boolean {
+    if (bytes.byteLength > this.ceiling) return false;
+    if (chunks.every(({ sha256 }) => this.#chunks.has(sha256))) return false;
     const kept: Kept = { bytes, digests: chunks.map(({ sha256 }) => sha256) };
     let offset = 0;
     for (const { sha256, size } of chunks) {
@@ -45,6 +48,7 @@ export class MemoryTier {
     this.#files.add(kept);
     this.#bytes += bytes.byteLength;
     this.shrink(this.ceiling);
+    return true;
   }
 
   /** Drop the least recently used files until at most `limit` bytes are kept. */

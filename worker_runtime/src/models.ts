@@ -5,7 +5,7 @@ import type { Artifact, Shard, WorkerConfig } from "./config";
 import { engineMemory, findEngine } from "./engines";
 import type { EngineModel } from "./engines/engine";
 import { JsonTokenizer, type Tokenizer } from "./tokenizer";
-import { loadFiles, type Sources, type TierCounts, WeightsUnavailable } from "./weights";
+import { loadFiles, release, type Sources, type TierCounts, WeightsUnavailable } from "./weights";
 
 export interface LoadReport {
   readonly tiers: TierCounts;
@@ -52,6 +52,12 @@ async function orStalled<T>(work: Promise<T>): Promise<T> {
 }
 
 const sizeOf = (artifact: Artifact): number => [...artifact.files.values()].reduce((sum, { size }) => sum + size, 0);
+
+function fileOf(files: ReadonlyMap<string, Uint8Array>, name: string): Uint8Array {
+  const found = files.get(name);
+  if (found === undefined) throw new Error(`the artifact has no ${name}`);
+  return found;
+}
 
 export class ModelStore {
   readonly memory: MemoryTier;
@@ -129,28 +135,25 @@ export class ModelStore {
     const bytes = sizeOf(artifact);
     await this.#makeRoom(bytes);
     this.memory.shrink(Math.max(0, ISOLATE_BYTES - HEAP_BYTES - engineMemory() - bytes));
-    const { files, tiers } = await loadFiles(artifact, this.#sources(shard), (later) => context.waitUntil(later));
-    const file = (name: string): Uint8Array => {
-      const found = files.get(name);
-      if (found === undefined) throw new Error(`the artifact has no ${name}`);
-      return found;
-    };
-    const decode = (name: string) => new TextDecoder().decode(file(name));
-    const engine = await findEngine(artifact.engine).load(file("model.onnx"), artifact.model);
+    const { files, tiers, written } = await loadFiles(artifact, this.#sources(shard), (work) => context.waitUntil(work));
+    const engine = await findEngine(artifact.engine).load(fileOf(files, "model.onnx"), artifact.model);
+    const decode = (name: string) => new TextDecoder().decode(fileOf(files, name));
     const tokenizer = new JsonTokenizer(decode("tokenizer.json"), decode("tokenizer_config.json"));
-    this.#keep(artifact, files);
+    const unused = this.#keep(artifact, files);
+    context.waitUntil(written.then(() => release(unused)));
     return { tokenizer, engine, report: { tiers, milliseconds: Math.round(performance.now() - started) } };
   }
 
-  /** A model that is loaded is in wasm memory; its bytes are worth keeping only where another artifact may oust it. */
-  #keep(artifact: Artifact, files: ReadonlyMap<string, Uint8Array>): void {
+  /**
+   * Keep the files' bytes in the memory tier and return those that were not kept.
+   * A model that is loaded is in wasm memory; its bytes are worth keeping only where another artifact may oust it.
+   */
+  #keep(artifact: Artifact, files: ReadonlyMap<string, Uint8Array>): Uint8Array[] {
     const artifacts = new Set(this.#config.shards.map((shard) => shard.artifact.digest));
-    if (artifacts.size < 2) return;
-    for (const [name, { chunks }] of artifact.files) {
-      const bytes = files.get(name);
-      if (bytes !== undefined) this.memory.keep(bytes, chunks);
-    }
+    if (artifacts.size < 2) return [...files.values()];
+    const unused = [...files].filter(([name, bytes]) => !this.memory.keep(bytes, artifact.files.get(name)?.chunks ?? []));
     this.memory.shrink(Math.max(0, ISOLATE_BYTES - HEAP_BYTES - engineMemory()));
+    return unused.map(([, bytes]) => bytes);
   }
 
   #sources(shard: Shard): Sources {

@@ -21,6 +21,8 @@ export interface Sources {
 export interface LoadedFiles {
   readonly files: ReadonlyMap<string, Uint8Array>;
   readonly tiers: TierCounts;
+  /** Ends when KV has what it lacked; the files' bytes are read until then. Never rejects. */
+  readonly written: Promise<void>;
 }
 
 /** Cloudflare lets six connections wait for headers: leave two to others. */
@@ -130,15 +132,8 @@ async function writeBack(jobs: readonly Job[], kv: Sources["kv"]): Promise<void>
   }
 }
 
-/**
- * Every file of the artifact, each in one buffer of its own, filled in place.
- * Raises WeightsUnavailable; what was read until then is still written back to KV through `later`.
- */
-export async function loadFiles(
-  artifact: Artifact,
-  sources: Sources,
-  later: (work: Promise<void>) => void,
-): Promise<LoadedFiles> {
+/** A buffer for every file, and a job for every chunk of it. */
+function plan(artifact: Artifact): { readonly files: Map<string, Uint8Array>; readonly jobs: readonly Job[] } {
   const files = new Map<string, Uint8Array>();
   const jobs: Job[] = [];
   for (const [file, { size, chunks }] of artifact.files) {
@@ -150,8 +145,22 @@ export async function loadFiles(
       offset += chunk.size;
     }
   }
+  return { files, jobs };
+}
+
+/**
+ * Every file of the artifact, each in one buffer of its own, filled in place.
+ * Raises WeightsUnavailable; what was read until then still goes to KV. `later` keeps work alive after the answer.
+ */
+export async function loadFiles(
+  artifact: Artifact,
+  sources: Sources,
+  later: (work: Promise<void>) => void,
+): Promise<LoadedFiles> {
+  const { files, jobs } = plan(artifact);
   const tiers: TierCounts = { memory: 0, kv: 0, r2: 0 };
   const missed: Job[] = [];
+  let written = Promise.resolve();
   try {
     await eachLimited(jobs, CONNECTIONS, async (job) => {
       const tier = await readChunk(job, sources);
@@ -159,7 +168,13 @@ export async function loadFiles(
       if (tier === "r2") missed.push(job);
     });
   } finally {
-    if (missed.length > 0 && sources.kv !== null) later(writeBack(missed, sources.kv));
+    written = writeBack(missed, sources.kv);
+    later(written);
   }
-  return { files, tiers };
+  return { files, tiers, written };
+}
+
+/** Free the files' memory now rather than when the garbage collector comes by. Nothing may use their bytes any more. */
+export function release(files: Iterable<Uint8Array>): void {
+  for (const bytes of files) (bytes.buffer as ArrayBuffer).transfer(0);
 }
