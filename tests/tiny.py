@@ -1,6 +1,6 @@
 """Tiny models in Hugging Face layout, made on the spot and always the same: a folder of some 60 kB in milliseconds.
 
-    folder = write_tiny_bert(tmp_path / "models" / "tiny")        # source: ./models/tiny
+folder = write_tiny_bert(tmp_path / "models" / "tiny")        # source: ./models/tiny
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WORDS = (
     "the a i my is are was not to of and where when how what why who please thanks hello hi good bad great awful "
     "refund money back return pay payment order parcel package delivery deliver late track shipment arrive broken "
     "open close hours shop gift card joke weather music cat dog house car red blue green fast slow cheap new old"
-).split()
+).split()  # noqa: SIM905
 LETTERS = [*string.ascii_lowercase, *string.digits]
 OTHERS = [*".,!?;:'\"-()", *"退款快递你好天气", *"مرحباكيفالحال", "é", "ß", "😀"]
 
@@ -62,7 +62,9 @@ def tiny_config(kind: str = "bert", labels: Sequence[str] | None = None, **more:
             "pad_token_id": 1 if "roberta" in kind else 0,
         }  # fmt: skip
     head = "" if labels is None else "ForSequenceClassification"
-    name = {"bert": "Bert", "distilbert": "DistilBert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta"}.get(kind, "X")
+    name = {"bert": "Bert", "distilbert": "DistilBert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta"}.get(
+        kind, "X"
+    )
     config["architectures"] = [f"{name}{head or 'Model'}"]
     if labels is not None:
         config |= {"id2label": {str(i): label for i, label in enumerate(labels)}, "num_labels": len(labels)}

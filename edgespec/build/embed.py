@@ -46,7 +46,7 @@ class TextEncoder:
         try:
             self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except Exception as why:  # noqa: BLE001 - onnxruntime's errors have no common base but Exception
-            raise fail("ES533", f"{str(why).strip()}.") from None
+            raise fail("ES533", f"{str(why).strip(' .')}.") from None
         self._tokenizer = tokenizer
         self._inputs = [i.name for i in self._session.get_inputs()]
 
@@ -57,7 +57,7 @@ class TextEncoder:
         try:
             (out,) = self._session.run(None, feeds)
         except Exception as why:  # noqa: BLE001
-            raise fail("ES533", f"{str(why).strip()}.") from None
+            raise fail("ES533", f"{str(why).strip(' .')}.") from None
         row: FloatArray = out[0]
         return row
 

@@ -142,15 +142,29 @@ def _append(graph: GraphProto, tail: Graph) -> None:
 
 def _finish(model: ModelProto, result: str, name: str) -> ModelProto:
     graph = model.graph
-    taken = {n for node in graph.node for n in (*node.input, *node.output)}
     if result != name:
-        if name in taken:
-            raise fail("ES514", f"an inner value of the graph is named {name!r}, as its output must be. Rename it.")
+        _rename(graph, name, f"edgespec.inner.{name}")
         graph.node.append(helper.make_node("Identity", [result], [name], name=name))
     del graph.output[:]
     graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, None))
     _prune(graph, name)
     return model
+
+
+def _rename(graph: GraphProto, old: str, new: str) -> None:
+    """Gives a value, and a node of its name, another one, in inner graphs too."""
+    for node in graph.node:
+        node.name = new if node.name == old else node.name
+        for names in (node.input, node.output):
+            for i, name in enumerate(names):
+                if name == old:
+                    names[i] = new
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                _rename(inner, old, new)
+    for each in (*graph.initializer, *graph.output):
+        if each.name == old:
+            each.name = new
 
 
 def _prune(graph: GraphProto, wanted: str) -> None:

@@ -152,7 +152,7 @@ def test_an_input_that_changed_is_noticed(cache: Cache, tmp_path: Path) -> None:
     file.check()  # touched, but the same text
     path.write_bytes(b"two")
     for look in (file.read, file.check):
-        with pytest.raises(EdgespecError, match="data/train.jsonl was edited or removed"):
+        with pytest.raises(EdgespecError, match=r"data/train\.jsonl was edited or removed"):
             look()
     path.unlink()
     with pytest.raises(EdgespecError, match="ES530"):
@@ -161,7 +161,7 @@ def test_an_input_that_changed_is_noticed(cache: Cache, tmp_path: Path) -> None:
 
 def test_a_cache_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(EdgespecError, match="ES532.*EDGESPEC_CACHE_DIR"):
+    with pytest.raises(EdgespecError, match=r"ES532.*EDGESPEC_CACHE_DIR"):
         Cache(tmp_path / "file").put(b"x")
     Cache(tmp_path / "file").save()
 

@@ -32,8 +32,13 @@ def test_every_kind_of_example() -> None:
     def read(task: Task, *rows: Any) -> Any:
         return read_examples(lines(*rows), "d", task).unwrap()
 
-    assert read(CLASSES, {"text": "退款", "label": "refund", "language": "zh"}) == (Labelled("退款", ("refund",), "zh"),)
-    assert read(TAGS, {"text": "x", "labels": []}, {"text": "y", "labels": ["spam", "toxic"]})[1].labels == ("spam", "toxic")
+    assert read(CLASSES, {"text": "退款", "label": "refund", "language": "zh"}) == (
+        Labelled("退款", ("refund",), "zh"),
+    )
+    assert read(TAGS, {"text": "x", "labels": []}, {"text": "y", "labels": ["spam", "toxic"]})[1].labels == (
+        "spam",
+        "toxic",
+    )
     assert read(KEYWORDS, {"text": "x", "keywords": ["a b"]}) == (Keyworded("x", ("a b",)),)
     assert read(PAIRS, {"text_a": "x", "text_b": "y", "score": 1}) == (Pair("x", "y", 1.0),)
 

@@ -20,11 +20,19 @@ def answering(answers: dict[str, Any]) -> Any:
 
 
 def test_classification() -> None:
-    examples = [Labelled("1", ("a",), "en"), Labelled("2", ("a",), "de"), Labelled("3", ("b",), "de"), Labelled("4", ("b",))]
+    examples = [
+        Labelled("1", ("a",), "en"),
+        Labelled("2", ("a",), "de"),
+        Labelled("3", ("b",), "de"),
+        Labelled("4", ("b",)),
+    ]
     infer = answering({t: {"label": label} for t, label in zip("1234", "abba", strict=True)})
     assert measure(examples, CLASSES, infer) == {"accuracy": 0.5, "macro_f1": 0.5}
     split = by_language(examples, answers_to(examples, infer), CLASSES)
-    assert split == {"de": {"accuracy": 0.5, "macro_f1": pytest.approx(1 / 3, abs=1e-6)}, "en": {"accuracy": 1.0, "macro_f1": 1.0}}
+    assert split == {
+        "de": {"accuracy": 0.5, "macro_f1": pytest.approx(1 / 3, abs=1e-6)},
+        "en": {"accuracy": 1.0, "macro_f1": 1.0},
+    }
 
 
 def test_multi_label() -> None:

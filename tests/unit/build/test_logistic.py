@@ -26,7 +26,7 @@ def gradient(p: Problem, kernel: np.ndarray, bias: np.ndarray) -> tuple[np.ndarr
 
 @pytest.mark.parametrize("independent", [False, True])
 @pytest.mark.parametrize("l2", [0.01, 1.0, 100.0])
-def test_the_fit_is_the_optimum(independent: bool, l2: float) -> None:  # noqa: FBT001
+def test_the_fit_is_the_optimum(independent: bool, l2: float) -> None:
     problem = sample(independent=independent, l2=l2)
     by_weights, by_bias = gradient(problem, *fit(problem))
     assert np.abs(by_weights).max() < 1e-6

@@ -101,9 +101,7 @@ def test_sources_that_cannot_be(
         ("config.json", "ES504", "no config.json"),
     ],
 )
-def test_incomplete_folders(
-    tmp_path: Path, cache: Cache, refused: Refused, missing: str, code: str, says: str
-) -> None:
+def test_incomplete_folders(tmp_path: Path, cache: Cache, refused: Refused, missing: str, code: str, says: str) -> None:
     (write_tiny_bert(tmp_path / "m") / missing).unlink()
     assert says in refused(code, lambda: find("./m", tmp_path, cache)).detail
 
@@ -168,7 +166,9 @@ def make_wheel(folder: Path, version: str = "1.2.0", seed: int = 0) -> None:
         for path in sorted(model.iterdir()):
             wheel.write(path, f"edgespec_no_such_model/model/{path.name}")
         wheel.writestr("edgespec_no_such_model/__init__.py", "raise RuntimeError('not to be run')")
-        wheel.writestr(f"{name}.dist-info/METADATA", f"Metadata-Version: 2.1\nName: edgespec-no-such-model\nVersion: {version}\n")
+        wheel.writestr(
+            f"{name}.dist-info/METADATA", f"Metadata-Version: 2.1\nName: edgespec-no-such-model\nVersion: {version}\n"
+        )
         wheel.writestr(f"{name}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         wheel.writestr(f"{name}.dist-info/RECORD", "")
 
@@ -218,9 +218,8 @@ def test_a_package_that_is_not_there(shop: Path, cache: Cache, refused: Refused)
 
 
 def test_no_network(cache: Cache, refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {
-        "PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "1", "PIP_TIMEOUT": "2", "PIP_CONFIG_FILE": "/dev/null",
-    }.items():  # fmt: skip
+    nowhere = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "1", "PIP_TIMEOUT": "2"}
+    for name, value in {**nowhere, "PIP_CONFIG_FILE": "/dev/null"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("PIP_EXTRA_INDEX_URL", raising=False)
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
