@@ -1,0 +1,1 @@
+"""The adapter between the resource graph and the build pipeline."""

@@ -1,0 +1,69 @@
+"""Models: nothing remote, only a build whose result state remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from edgespec.address import Address
+from edgespec.build.cache import Cache
+from edgespec.build.events import BuildEvent
+from edgespec.build.pipeline import Pipeline
+from edgespec.diagnostics import EdgespecError, error
+from edgespec.providers.base import Observed, Progress
+from edgespec.resources import model
+from edgespec.spec.models import EdgeModel
+from edgespec.state.model import ResourceRecord, Status
+from edgespec.values import Inputs, Outputs
+
+
+class ModelProvider:
+    """`specs` by name; builds go to `cache`."""
+
+    def __init__(self, root: Path, cache: Cache, specs: Mapping[str, EdgeModel]) -> None:
+        self._root = root
+        self._cache = cache
+        self._specs = specs
+
+    def read(self, record: ResourceRecord) -> Observed | None:
+        if record.status is Status.CREATING:
+            return None
+        return Observed(record.inputs, record.outputs, complete=record.status is Status.READY)
+
+    def find(self, address: Address, inputs: Inputs) -> Observed | None:
+        return None
+
+    def create(self, address: Address, inputs: Inputs, progress: Progress) -> Outputs:
+        def tell(event: BuildEvent) -> None:
+            progress(f"{event.stage}: {event.message}", event.fraction)
+
+        manifest = Pipeline(self._root, self._cache, tell).build(self._specs[address.name])
+        return model.outputs(manifest)
+
+    def update(self, record: ResourceRecord, inputs: Inputs, progress: Progress) -> Outputs:
+        return self.create(record.address, inputs, progress)
+
+    def delete(self, record: ResourceRecord, others: Sequence[ResourceRecord]) -> None:
+        """The cache is not the environment's: a build that another may use stays."""
+
+    def blobs(self, name: str, artifact: str) -> Callable[[str], Path]:
+        """Where an artifact's blobs are; builds it again when this machine's cache does not have it."""
+        pipeline = Pipeline(self._root, self._cache, lambda _: None)
+        spec = self._specs.get(name)
+        if pipeline.blob(artifact) is None and spec is not None:
+            manifest = pipeline.build(spec)
+            if manifest.digest != artifact:
+                detail = (
+                    f"The artifact {artifact[:12]} is not in this machine's cache, and building {name} again gives "
+                    f"{manifest.digest[:12]}: its inputs or tools differ from those it was built with. Run plan again."
+                )
+                raise EdgespecError(error("ES501", "The artifact cannot be made again", detail, address=f"model/{name}"))
+
+        def path_of(sha256: str) -> Path:
+            found = pipeline.blob(sha256)
+            if found is None:
+                detail = f"The cache has lost {sha256[:12]}. Run apply again to rebuild it."
+                raise EdgespecError(error("ES502", "A chunk is missing", detail, address=f"model/{name}"))
+            return found
+
+        return path_of
