@@ -77,17 +77,26 @@ class LocalEdge:
     """The edge whose state is `state_dir`. Nothing starts until `up` or `ensure`.
 
     `port` 0 means a free one, chosen once and remembered in the state folder. `sources` is the folder of
-    the edge's modules, `cache_dir` takes their Node packages when `sources` has none.
+    the edge's modules, `cache_dir` takes their Node packages when `sources` has none. `inspector_port` opens
+    workerd's inspector on loopback, for profilers: anyone on this machine can then run code in the Workers.
     """
 
     def __init__(
-        self, state_dir: Path, *, port: int, sources: Path, cache_dir: Path, progress: Callable[[str], None]
+        self,
+        state_dir: Path,
+        *,
+        port: int,
+        sources: Path,
+        cache_dir: Path,
+        progress: Callable[[str], None],
+        inspector_port: int | None = None,
     ) -> None:
         self._dir = state_dir.resolve()
         self._port = port
         self._sources = sources
         self._cache_dir = cache_dir
         self._progress = progress
+        self._inspector_port = inspector_port
 
     @property
     def log_path(self) -> Path:
@@ -114,7 +123,10 @@ class LocalEdge:
             node = find_node()
             home = installed(self._sources, self._cache_dir, node, self._progress)
             self._progress(f"Starting the local edge on {HOST}:{port} ...")
-            self._start([str(node.path), str(home / "main.mjs"), "--dir", str(self._dir), "--port", str(port)], port)
+            command = [str(node.path), str(home / "main.mjs"), "--dir", str(self._dir), "--port", str(port)]
+            if self._inspector_port is not None:
+                command += ["--inspector-port", str(self._inspector_port)]
+            self._start(command, port)
             return _endpoint(credentials, port)
 
     def down(self) -> bool:

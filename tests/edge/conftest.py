@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from edge_clients import Clients, connect
+from edge_clients import Clients, close_all, connect
 
 from edgespec.local_edge import LocalEdge
 
@@ -28,6 +28,7 @@ def make_edge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...
         return edge
 
     yield make
+    close_all()
     for edge in made:
         edge.down()
 
@@ -41,11 +42,8 @@ def edge(make_edge: Callable[..., LocalEdge]) -> LocalEdge:
 
 
 @pytest.fixture(scope="session")
-def clients(edge: LocalEdge) -> Iterator[Clients]:
-    made = connect(edge.ensure())
-    yield made
-    made.http.close()
-    made.cloudflare.close()
+def clients(edge: LocalEdge) -> Clients:
+    return connect(edge.ensure())
 
 
 @pytest.fixture

@@ -15,6 +15,14 @@ from cloudflare import Cloudflare
 
 from edgespec.local_edge import Endpoint
 
+_opened: list[Any] = []
+
+
+def close_all() -> None:
+    """Closes every client made here; called once, when the tests are over."""
+    while _opened:
+        _opened.pop().close()
+
 
 @dataclass(frozen=True)
 class Clients:
@@ -76,10 +84,13 @@ def s3_client(endpoint: Endpoint, jurisdiction: str = "default", **changes: Any)
             retries={"max_attempts": 1, "mode": "standard"},
         ),
     )
+    _opened.append(client)
     client.meta.events.unregister("before-call.s3", botocore.handlers.add_expect_header)
     return client
 
 
 def connect(endpoint: Endpoint) -> Clients:
     sdk = Cloudflare(api_token=endpoint.api_token, base_url=endpoint.api_base_url, max_retries=0)
-    return Clients(endpoint, sdk, httpx.Client(trust_env=False, timeout=60))
+    http = httpx.Client(trust_env=False, timeout=60)
+    _opened.extend([sdk, http])
+    return Clients(endpoint, sdk, http)

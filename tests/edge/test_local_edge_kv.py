@@ -89,10 +89,10 @@ def test_expiry_and_metadata_are_kept(clients: Clients, namespace: str) -> None:
 
 
 def test_keys_come_by_prefix_in_pages(clients: Clients, namespace: str) -> None:
-    pairs: list[Any] = [{"key": f"p/{n:04}", "value": "v"} for n in range(1200)] + [{"key": "other", "value": "v"}]
+    pairs: list[Any] = [{"key": f"p/{n:04}", "value": "v"} for n in range(250)] + [{"key": "other", "value": "v"}]
     clients.cloudflare.kv.namespaces.bulk_update(namespace, account_id=clients.account, body=pairs)
-    keys = clients.cloudflare.kv.namespaces.keys.list(namespace, account_id=clients.account, prefix="p/", limit=500)
-    assert [k.name for k in keys] == [f"p/{n:04}" for n in range(1200)]
+    keys = clients.cloudflare.kv.namespaces.keys.list(namespace, account_id=clients.account, prefix="p/", limit=100)
+    assert [k.name for k in keys] == [f"p/{n:04}" for n in range(250)]
 
 
 @pytest.mark.parametrize("key", [".", "..", "a" * 513, "é" * 257])

@@ -130,9 +130,11 @@ export class Scripts {
     if (metadata.observability !== undefined) script.settings.observability = metadata.observability;
     if (metadata.logpush !== undefined) script.settings.logpush = Boolean(metadata.logpush);
     if (Array.isArray(metadata.tail_consumers)) script.settings.tail_consumers = metadata.tail_consumers;
-    const deployment = this.deploy(script, [{ version_id: version.id, percentage: 100 }], version.annotations);
+    this.deploy(script, [{ version_id: version.id, percentage: 100 }], version.annotations);
     await this.commit(undo);
-    return success({ ...this.describeScript(name), deployment_id: deployment.id, entry_point: version.main_module });
+    // The real API calls the new version's id, without hyphens, "deployment_id" here; wrangler relies on it.
+    const deployment_id = version.id.replaceAll("-", "");
+    return success({ ...this.describeScript(name), deployment_id, entry_point: version.main_module });
   }
 
   async postVersion(request) {

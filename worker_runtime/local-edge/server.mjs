@@ -31,9 +31,10 @@ export class Server {
   /** Stops accepting, lets answers end, then closes what is left. */
   async close(graceMs) {
     const closed = new Promise((resolve) => this.http.close(resolve));
-    this.http.closeIdleConnections();
+    const idle = setInterval(() => this.http.closeIdleConnections(), 50);
     const timer = setTimeout(() => this.http.closeAllConnections(), graceMs);
     await closed;
+    clearInterval(idle);
     clearTimeout(timer);
   }
 
