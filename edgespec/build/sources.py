@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import re
 from collections.abc import Iterator
@@ -122,9 +121,11 @@ def installed_package(package: PackageName, cache: Cache) -> Path | None:
 def _version_fits(package: PackageName) -> bool:
     if package.version is None:
         return True
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
-        return importlib.metadata.version(package.key) == package.version
-    except importlib.metadata.PackageNotFoundError:
+        return version(package.key) == package.version
+    except PackageNotFoundError:
         return False
 
 

