@@ -14,8 +14,8 @@ interface Reply {
   readonly result?: Record<string, number>;
 }
 
-/** `edge` must have been started with `inspectorPort: 0`. Collects garbage first when `collect` is set. */
-export async function heapUsage(edge: Edge, { collect }: { readonly collect: boolean }): Promise<HeapUsage> {
+/** `edge` must have been started with `inspectorPort: 0`. */
+export async function heapUsage(edge: Edge): Promise<HeapUsage> {
   const base = await edge.miniflare.getInspectorURL();
   const targets = (await (await fetch(new URL("/json", base.href.replace("ws:", "http:")))).json()) as { id: string }[];
   const target = targets.find(({ id }) => id.startsWith("core:user:")) ?? targets[0];
@@ -25,23 +25,16 @@ export async function heapUsage(edge: Edge, { collect }: { readonly collect: boo
     socket.addEventListener("open", resolve);
     socket.addEventListener("error", reject);
   });
-  let last = 0;
-  const call = (method: string) =>
-    new Promise<Record<string, number>>((resolve) => {
-      const id = ++last;
-      const listen = (event: MessageEvent) => {
-        const reply = JSON.parse(String(event.data)) as Reply;
-        if (reply.id !== id) return;
-        socket.removeEventListener("message", listen);
-        resolve(reply.result ?? {});
-      };
-      socket.addEventListener("message", listen);
-      socket.send(JSON.stringify({ id, method }));
-    });
   try {
-    if (collect) await call("HeapProfiler.collectGarbage");
-    const usage = await call("Runtime.getHeapUsage");
-    return { usedSize: usage["usedSize"] ?? 0, backingStorageSize: usage["backingStorageSize"] ?? 0 };
+    const reply = new Promise<Reply>((resolve) => {
+      socket.addEventListener("message", (event) => {
+        const message = JSON.parse(String(event.data)) as Reply;
+        if (message.id === 1) resolve(message);
+      });
+    });
+    socket.send(JSON.stringify({ id: 1, method: "Runtime.getHeapUsage" }));
+    const { result } = await reply;
+    return { usedSize: result?.["usedSize"] ?? 0, backingStorageSize: result?.["backingStorageSize"] ?? 0 };
   } finally {
     socket.close();
   }

@@ -46,7 +46,8 @@ export const keywordExtraction: TaskType = (settings) => {
   return {
     fields: ["top_k", "diversity"],
     prepare(fields) {
-      const asked = { topK: fields.get("top_k") ?? topK, diversity: fields.get("diversity") ?? diversity };
+      const given = (name: string, otherwise: unknown) => (fields.has(name) ? fields.get(name) : otherwise);
+      const asked = { topK: given("top_k", topK), diversity: given("diversity", diversity) };
       if (!isTopK(asked.topK)) throw invalidRequest(`top_k must be an integer from 1 to ${MAX_TOP_K}.`);
       if (!isDiversity(asked.diversity)) throw invalidRequest("diversity must be a number from 0 to 1.");
       return extract({ topK: asked.topK, diversity: asked.diversity, maxWords: maxWords as number });

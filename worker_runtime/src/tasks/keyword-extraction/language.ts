@@ -21,6 +21,9 @@ const SAMPLE = 2000;
 /** Japanese mixes kana and Han: this share of kana among a text's letters is enough. */
 const SHARE: Readonly<Record<string, number>> = { ja: 0.1 };
 
+/** One stop word says little: "car" is French for "because". */
+const MIN_HITS = 2;
+
 /** By script; among languages in Latin letters, the one whose stop words are most frequent, else English. */
 export function guessLanguage(text: string): Language {
   const sample = text.slice(0, SAMPLE);
@@ -32,7 +35,18 @@ export function guessLanguage(text: string): Language {
   const words = sample.toLowerCase().match(/[\p{L}\p{M}]+/gu) ?? [];
   const hits = (language: Language) => words.filter((word) => STOP_WORDS.get(language)?.has(word)).length;
   const counts = LATIN.map((language) => ({ language, count: hits(language) }));
-  return counts.reduce((best, next) => (next.count > best.count ? next : best)).language;
+  const better = counts.filter(({ language, count }) => language === "en" || count >= MIN_HITS);
+  return better.reduce((best, next) => (next.count > best.count ? next : best)).language;
+}
+
+const ELISION: ReadonlyMap<Language, RegExp> = new Map([
+  ["fr", /^(?:[cdjlmnst]|qu|jusqu|lorsqu|puisqu)['\u2019](?=\p{L})/iu],
+  ["it", /^(?:[cdlmnstv]|un|all|dall|dell|nell|sull|quell|quest)['\u2019](?=\p{L})/iu],
+]);
+
+/** Characters at a word's start that are an article or the like, run together with it: "l'" of "l'eau". */
+export function elisionOf(word: string, language: Language): number {
+  return ELISION.get(language)?.exec(word)?.[0].length ?? 0;
 }
 
 const ONE_LETTER = /^[\p{Script=Latin}\p{Script=Cyrillic}\p{Script=Hiragana}]$/u;

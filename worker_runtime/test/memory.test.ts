@@ -1,0 +1,63 @@
+/** What an isolate holds: the memory tier, several models, and bytes that are freed. */
+
+import { expect, onTestFinished, test } from "vitest";
+import { type Edge, type EdgeOptions, fixture, start } from "./edge.ts";
+import { heapUsage } from "./heap.ts";
+
+const world = fixture("classification");
+const other = fixture("other-classification");
+const LIMIT = 128 * 1024 * 1024;
+const sizeOf = ({ chunks }: typeof world) => [...chunks.values()].reduce((sum, bytes) => sum + bytes.length, 0);
+
+async function serve(options: Partial<EdgeOptions>): Promise<Edge> {
+  const edge = await start({
+    shards: { world: { artifact: world }, de: { artifact: other, countries: ["DE"] } },
+    miniflare: { inspectorPort: 0 },
+    ...options,
+  });
+  onTestFinished(() => edge.miniflare.dispose());
+  return edge;
+}
+
+test("chunks that two artifacts share are read once and kept under the ceiling", async () => {
+  const ceiling = 1 << 20;
+  const edge = await serve({ memory: ceiling });
+  const first = (await edge.load()).body;
+  const second = (await edge.load({ country: "DE" })).body;
+  const shared = [...world.chunks.keys()].filter((digest) => other.chunks.has(digest)).length;
+  expect(shared).toBeGreaterThan(0);
+  expect(first.tiers).toEqual({ memory: 0, kv: 0, r2: world.chunks.size });
+  expect(second.tiers).toEqual({ memory: shared, kv: 0, r2: other.chunks.size - shared });
+  expect(first.memory).toMatchObject({ weights: sizeOf(world), ceiling });
+  expect(second.memory.weights).toBeGreaterThan(sizeOf(world));
+  expect(second.memory.weights).toBeLessThanOrEqual(ceiling);
+});
+
+test("a ceiling of nothing keeps nothing", async () => {
+  const edge = await serve({ memory: 0 });
+  expect((await edge.load()).body.memory.weights).toBe(0);
+  expect((await edge.load({ country: "DE" })).body.tiers.memory).toBe(0);
+});
+
+test("a ceiling that fits one file drops the one not used for longest", async () => {
+  const ceiling = 25 * 1024;
+  const edge = await serve({ memory: ceiling });
+  for (const country of ["US", "DE"]) {
+    const { weights } = (await edge.load({ country })).body.memory;
+    expect(weights).toBeGreaterThan(0);
+    expect(weights).toBeLessThanOrEqual(ceiling);
+  }
+});
+
+test("one artifact, once loaded, leaves no second copy of itself, and the isolate stays under 128 MB", async () => {
+  const edge = await serve({ shards: { world: { artifact: world } }, memory: 64 << 20 });
+  const before = await heapUsage(edge);
+  const { memory } = (await edge.load()).body;
+  await edge.infer({ texts: ["refund", "where is my parcel"] });
+  const after = await heapUsage(edge);
+  const total = memory.wasm + after.usedSize + after.backingStorageSize;
+  console.log(`isolate: wasm ${memory.wasm}, heap ${after.usedSize}, buffers ${after.backingStorageSize} bytes`);
+  expect(memory.weights).toBe(0);
+  expect(after.backingStorageSize - before.backingStorageSize).toBeLessThan(sizeOf(world));
+  expect(total).toBeLessThan(LIMIT);
+});
