@@ -25,6 +25,8 @@ from edgespec.spec.models import Embedding, KeywordExtraction, TextClassificatio
 MAX_REPORTED: Final = 20
 EXCERPT: Final = 200
 """Characters of a line that are kept for its excerpt."""
+MAX_SCORE: Final = 1e9
+"""A similarity of this size is a slip."""
 Task: TypeAlias = TextClassification | KeywordExtraction | Embedding
 
 
@@ -218,10 +220,14 @@ class _Row:
 
     def _pair(self, language: str | None) -> Pair:
         a, b, score = self._words("text_a"), self._words("text_b"), self.data["score"]
-        if isinstance(score, bool) or not isinstance(score, (int, float)):
-            self.say("ES524", f"'score' is {_kind(score)}; write a number.", self.at("score"))
-            score = 0
-        return Pair(a, b, float(score), language)
+        is_number = isinstance(score, (int, float)) and not isinstance(score, bool) and abs(score) <= MAX_SCORE
+        if not is_number:
+            self.say(
+                "ES524",
+                f"'score' is {_kind(score)}; write a number between -1e9 and 1e9, such as 0.8.",
+                self.at("score"),
+            )
+        return Pair(a, b, float(score) if is_number else 0.0, language)
 
     def _words(self, key: str) -> str:
         value = self.data[key]

@@ -4,6 +4,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from edgespec.build.data import Keyworded, Labelled, Pair, Task, read_examples
 from edgespec.diagnostics import Severity
@@ -81,6 +83,8 @@ def test_a_line_separator_inside_a_text_does_not_end_the_line() -> None:
         ({"text": "a", "keywords": [""]}, KEYWORDS, "ES524", 15),
         ({"text_a": "a", "text_b": "b", "score": "1"}, PAIRS, "ES524", 32),
         ({"text_a": "a", "text_b": "b", "score": True}, PAIRS, "ES524", 32),
+        ({"text_a": "a", "text_b": "b", "score": 10**400}, PAIRS, "ES524", 32),
+        ('{"text_a": "a", "text_b": "b", "score": 1e999}', PAIRS, "ES524", 32),
     ],
 )
 def test_a_bad_line_17_is_shown_where_it_is(row: Any, task: Task, code: str, column: int) -> None:
@@ -132,3 +136,26 @@ def test_training_wants_every_label_and_enough_examples() -> None:
     assert [code for code, _, _ in problems(one, training=True)] == ["ES526", "ES526"]
     always = lines(*({"text": f"t{i}", "labels": ["spam", *(["toxic"] if i else [])]} for i in range(4)))
     assert [code for code, _, _ in problems(always, TAGS, training=True)] == ["ES526"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.one_of(st.binary(max_size=200), st.text(max_size=200).map(str.encode)), st.booleans())
+def test_any_bytes_give_examples_or_problems(data: bytes, training: bool) -> None:
+    for task in (CLASSES, TAGS, KEYWORDS, PAIRS):
+        checked = read_examples(data, "d", task, training=training)
+        assert (checked.value is None) == checked.diagnostics.has_errors
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(st.sampled_from(["text", "label", "labels", "keywords", "score", "text_a", "text_b"]), JSON))
+def test_any_row_gives_an_example_or_a_problem(row: dict[str, Any]) -> None:
+    for task in (CLASSES, TAGS, KEYWORDS, PAIRS):
+        checked = read_examples(lines(row), "d", task)
+        assert (checked.value is None) == checked.diagnostics.has_errors
