@@ -4,21 +4,31 @@ import type { Chunk } from "./config";
 
 interface Kept {
   readonly bytes: Uint8Array;
+  readonly size: number;
   readonly digests: readonly string[];
 }
 
+/** Give a buffer's memory back now rather than when the garbage collector comes by; its views become empty. */
+export function free(bytes: Uint8Array): void {
+  (bytes.buffer as ArrayBuffer).transfer(0);
+}
+
 /**
- * Chunks by SHA-256, at most `ceiling` bytes of them.
+ * Chunks by SHA-256, at most `ceiling` bytes of them, or fewer after `limit`.
  * What is kept, counted and dropped is a whole file, since its chunks are views of one buffer and dropping a view
- * would free nothing. Bytes handed out must not be written to.
+ * would free nothing. The tier owns what it keeps: it frees a file's memory as soon as it drops it, so bytes that
+ * `get` hands out must be copied before anything else is awaited, and never written to.
  */
 export class MemoryTier {
   readonly #chunks = new Map<string, { readonly view: Uint8Array; readonly of: Kept }>();
   /** In order of use, the oldest first. */
   readonly #files = new Set<Kept>();
   #bytes = 0;
+  #limit: number;
 
-  constructor(readonly ceiling: number) {}
+  constructor(readonly ceiling: number) {
+    this.#limit = ceiling;
+  }
 
   get bytes(): number {
     return this.#bytes;
@@ -32,34 +42,38 @@ export class MemoryTier {
     return found.view;
   }
 
-  /**
-   * Keep a file whose chunks, in order, make up `bytes`; false when they are not kept, since all of them are known
-   * already or they exceed the ceiling.
-   */
-  keep(bytes: Uint8Array, chunks: readonly Chunk[]): boolean {
-    if (bytes.byteLength > this.ceiling) return false;
-    if (chunks.every(({ sha256 }) => this.#chunks.has(sha256))) return false;
-    const kept: Kept = { bytes, digests: chunks.map(({ sha256 }) => sha256) };
+  /** Take over a file whose chunks, in order, make up `bytes`; its memory is freed where it is known or too large. */
+  keep(bytes: Uint8Array, chunks: readonly Chunk[]): void {
+    if (bytes.byteLength > this.#limit || chunks.every(({ sha256 }) => this.#chunks.has(sha256))) {
+      free(bytes);
+      return;
+    }
+    const kept: Kept = { bytes, size: bytes.byteLength, digests: chunks.map(({ sha256 }) => sha256) };
     let offset = 0;
     for (const { sha256, size } of chunks) {
       this.#chunks.set(sha256, { view: bytes.subarray(offset, offset + size), of: kept });
       offset += size;
     }
     this.#files.add(kept);
-    this.#bytes += bytes.byteLength;
-    this.shrink(this.ceiling);
-    return true;
+    this.#bytes += kept.size;
+    this.#shrink();
   }
 
-  /** Drop the least recently used files until at most `limit` bytes are kept. */
-  shrink(limit: number): void {
+  /** Keep at most `bytes` from now on, and never more than the ceiling. */
+  limit(bytes: number): void {
+    this.#limit = Math.max(0, Math.min(this.ceiling, bytes));
+    this.#shrink();
+  }
+
+  #shrink(): void {
     for (const file of this.#files) {
-      if (this.#bytes <= limit) return;
+      if (this.#bytes <= this.#limit) return;
       this.#files.delete(file);
-      this.#bytes -= file.bytes.byteLength;
+      this.#bytes -= file.size;
       for (const sha256 of file.digests) {
         if (this.#chunks.get(sha256)?.of === file) this.#chunks.delete(sha256);
       }
+      free(file.bytes);
     }
   }
 }

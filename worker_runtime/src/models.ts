@@ -5,7 +5,7 @@ import type { Artifact, Shard, WorkerConfig } from "./config";
 import { engineMemory, findEngine } from "./engines";
 import type { EngineModel } from "./engines/engine";
 import { JsonTokenizer, type Tokenizer } from "./tokenizer";
-import { loadFiles, release, type Sources, type TierCounts, WeightsUnavailable } from "./weights";
+import { loadFiles, type Sources, type TierCounts, WeightsUnavailable } from "./weights";
 
 export interface LoadReport {
   readonly tiers: TierCounts;
@@ -30,7 +30,7 @@ interface Entry {
 /** What the platform gives an isolate: JavaScript heap, buffers and wasm memory together. */
 const ISOLATE_BYTES = 128 * 1024 * 1024;
 /** Kept free for the JavaScript heap: tokenizer, requests, answers. */
-const HEAP_BYTES = 32 * 1024 * 1024;
+const HEAP_BYTES = 24 * 1024 * 1024;
 /** Models stay side by side while their files are at most this large together; one larger model stays alone. */
 const RESIDENT_BYTES = 24 * 1024 * 1024;
 /** A load that has not ended after this was broken off with the request that started it. */
@@ -134,26 +134,20 @@ export class ModelStore {
     const started = performance.now();
     const bytes = sizeOf(artifact);
     await this.#makeRoom(bytes);
-    this.memory.shrink(Math.max(0, ISOLATE_BYTES - HEAP_BYTES - engineMemory() - bytes));
+    this.memory.limit(ISOLATE_BYTES - HEAP_BYTES - engineMemory() - bytes);
     const { files, tiers, written } = await loadFiles(artifact, this.#sources(shard), (work) => context.waitUntil(work));
     const engine = await findEngine(artifact.engine).load(fileOf(files, "model.onnx"), artifact.model);
     const decode = (name: string) => new TextDecoder().decode(fileOf(files, name));
     const tokenizer = new JsonTokenizer(decode("tokenizer.json"), decode("tokenizer_config.json"));
-    const unused = this.#keep(artifact, files);
-    context.waitUntil(written.then(() => release(unused)));
+    context.waitUntil(written.then(() => this.#keep(artifact, files)));
     return { tokenizer, engine, report: { tiers, milliseconds: Math.round(performance.now() - started) } };
   }
 
-  /**
-   * Keep the files' bytes in the memory tier and return those that were not kept.
-   * A model that is loaded is in wasm memory; its bytes are worth keeping only where another artifact may oust it.
-   */
-  #keep(artifact: Artifact, files: ReadonlyMap<string, Uint8Array>): Uint8Array[] {
+  /** A loaded model is in wasm memory: its bytes are kept only where another artifact may oust it, else freed. */
+  #keep(artifact: Artifact, files: ReadonlyMap<string, Uint8Array>): void {
     const artifacts = new Set(this.#config.shards.map((shard) => shard.artifact.digest));
-    if (artifacts.size < 2) return [...files.values()];
-    const unused = [...files].filter(([name, bytes]) => !this.memory.keep(bytes, artifact.files.get(name)?.chunks ?? []));
-    this.memory.shrink(Math.max(0, ISOLATE_BYTES - HEAP_BYTES - engineMemory()));
-    return unused.map(([, bytes]) => bytes);
+    this.memory.limit(artifacts.size > 1 ? ISOLATE_BYTES - HEAP_BYTES - engineMemory() : 0);
+    for (const [name, bytes] of files) this.memory.keep(bytes, artifact.files.get(name)?.chunks ?? []);
   }
 
   #sources(shard: Shard): Sources {

@@ -173,8 +173,3 @@ export async function loadFiles(
   }
   return { files, tiers, written };
 }
-
-/** Free the files' memory now rather than when the garbage collector comes by. Nothing may use their bytes any more. */
-export function release(files: Iterable<Uint8Array>): void {
-  for (const bytes of files) (bytes.buffer as ArrayBuffer).transfer(0);
-}

@@ -61,3 +61,28 @@ test("one artifact, once loaded, leaves no second copy of itself, and the isolat
   expect(after.backingStorageSize - before.backingStorageSize).toBeLessThan(sizeOf(world));
   expect(total).toBeLessThan(LIMIT);
 });
+
+test("models too large to stay together take turns in the same wasm memory", async () => {
+  const [one, two] = [fixture("large", 8 << 20), fixture("other-large", 8 << 20)];
+  const edge = await serve({ shards: { world: { artifact: one }, de: { artifact: two, countries: ["DE"] } }, memory: 64 << 20 });
+  const isLoaded = async (country: string) => ((await (await edge.fetch("/healthz", { cf: { country } })).json()) as { loaded: boolean }).loaded;
+  const ask = async (country: string) => (await edge.infer({ text: "refund please" }, { country })).body.result;
+  const first = await ask("US");
+  const { wasm } = (await edge.load({ country: "DE" })).body.memory;
+  expect([await isLoaded("US"), await isLoaded("DE")]).toEqual([false, true]);
+  const back = (await edge.load({ country: "US" })).body;
+  expect(back.tiers.memory).toBe(one.chunks.size);
+  expect(back.memory.wasm).toBeLessThanOrEqual(wasm + (1 << 20));
+  expect(await ask("US")).toEqual(first);
+});
+
+test("requests for models that oust each other are all answered", async () => {
+  const [one, two] = [fixture("large", 8 << 20), fixture("other-large", 8 << 20)];
+  const edge = await serve({ shards: { world: { artifact: one }, de: { artifact: two, countries: ["DE"] } } });
+  const answers = await Promise.all(
+    Array.from({ length: 12 }, (_, i) => edge.infer({ texts: ["refund", "parcel"] }, { country: i % 2 === 0 ? "US" : "DE" })),
+  );
+  expect(answers.map(({ status, body }) => [status, body.shard])).toEqual(
+    answers.map((_, i) => [200, i % 2 === 0 ? "world" : "de"]),
+  );
+});
