@@ -94,19 +94,22 @@ def load_workspace(
 
 def _spec_sources(root: Path, project: Project, node: Node) -> tuple[list[Source], list[Diagnostic]]:
     found: list[Diagnostic] = []
-    sources: dict[str, Source] = {}
+    sources: list[Source] = []
+    seen: set[str] = set()
     for i, pattern in enumerate(project.specs):
-        names = sorted(glob.glob(pattern, root_dir=root, recursive=True))  # noqa: PTH207  # relative names are wanted
+        paths = glob.glob(pattern, root_dir=root, recursive=True)  # noqa: PTH207  # relative names are wanted
+        names = sorted(Path(path).as_posix() for path in paths)
         if not names:
             where = place(node, ("specs", i))
             detail = f"`{pattern}` matches no file below the folder of {PROJECT_FILE}."
             found.append(error("ES160", "No spec files", detail, source=where))
         for name in names:
-            read = _read(root / name, name)
-            found += read.diagnostics
-            if read.value is not None:
-                sources.setdefault(name, read.value)
-    return list(sources.values()), found
+            if name not in seen:  # patterns may overlap
+                seen.add(name)
+                read = _read(root / name, name)
+                found += read.diagnostics
+                sources += [read.value] if read.value is not None else []
+    return sources, found
 
 
 def _read(path: Path, shown: str) -> Checked[Source]:
@@ -117,8 +120,8 @@ def _read(path: Path, shown: str) -> Checked[Source]:
     try:
         return Checked(Source(shown, raw.decode("utf-8-sig")))
     except UnicodeDecodeError as e:
-        line = raw.count(b"\n", 0, e.start)
-        column = e.start - (raw.rfind(b"\n", 0, e.start) + 1)
-        where = Source(shown, raw.decode("utf-8", "replace")).range(line, column)
-        detail = f"Byte 0x{raw[e.start]:02x} is not UTF-8. Save the file as UTF-8."
+        line = e.object.count(b"\n", 0, e.start)
+        before = e.object[e.object.rfind(b"\n", 0, e.start) + 1 : e.start]
+        where = Source(shown, e.object.decode("utf-8", "replace")).range(line, len(before.decode("utf-8")))
+        detail = f"Byte 0x{e.object[e.start]:02x} is not UTF-8. Save the file as UTF-8."
         return Checked(None, Diagnostics.of(error("ES162", "Not UTF-8", detail, source=where)))

@@ -4,27 +4,44 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Final
+from urllib.parse import urlsplit
 
 from edgespec import limits
 from edgespec.diagnostics import Diagnostic, error, warning
 from edgespec.spec.document import Node
-from edgespec.spec.models import EdgeModel, Project, TextClassification, metrics_of
+from edgespec.spec.models import CloudflareTarget, EdgeModel, Project, TextClassification, metrics_of
 from edgespec.spec.units import format_size
-from edgespec.spec.validate import Path, key_place, place, suggest
+from edgespec.spec.validate import Path, key_place, locate, place, suggest
 
-_PACKAGE = re.compile(r"^package:[A-Za-z0-9][A-Za-z0-9._-]*(==[A-Za-z0-9.+!_-]+)?$")
+_PACKAGE: Final = re.compile(r"package:[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(==[A-Za-z0-9.+!_-]+)?")
+
+
+_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
 def check_project(project: Project, node: Node) -> list[Diagnostic]:
+    """Every broken rule of a project."""
     found = []
     for name, environment in project.environments.items():
-        if environment.target.type == "cloudflare" and environment.target.api_base_url.startswith("http://"):
-            host = environment.target.api_base_url.removeprefix("http://").split("/")[0].split(":")[0]
-            if host not in ("127.0.0.1", "localhost"):
-                path = ("environments", name, "target", "api_base_url")
-                detail = "The API token would travel unencrypted; use https."
-                found.append(error("ES140", "Unsafe address", detail, source=place(node, path)))
+        if not isinstance(environment.target, CloudflareTarget):
+            continue
+        for field in ("api_base_url", "s3_base_url"):
+            url: str | None = getattr(environment.target, field)
+            if url is not None and not _is_safe(url):
+                detail = "Write an https address; plain http is for this machine alone, since credentials travel in it."
+                where = place(node, ("environments", name, "target", field))
+                found.append(error("ES140", "Unsafe address", detail, source=where))
     return found
+
+
+def _is_safe(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+    except ValueError:
+        return False
+    return bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and host in _LOOPBACK))
 
 
 def check_spec(spec: EdgeModel, node: Node, project: Project) -> list[Diagnostic]:
@@ -53,7 +70,7 @@ def _source(spec: EdgeModel, node: Node, project: Project) -> Iterator[Diagnosti
         )
         yield error("ES115", "Not supported yet", detail, source=where)
     elif source.startswith("package:"):
-        if not _PACKAGE.match(source):
+        if not _PACKAGE.fullmatch(source):
             detail = f"{source!r}: write package:NAME or package:NAME==VERSION."
             yield error("ES142", "Not a model source", detail, source=where)
     elif not source.startswith("./"):
@@ -91,7 +108,7 @@ def _regions(spec: EdgeModel, node: Node, project: Project) -> Iterator[Diagnost
             detail = f"`{name}` names a location and a jurisdiction; a jurisdiction already says where. Keep one."
             yield error("ES147", "Location and jurisdiction", detail, source=place(node, (*shards, name, "location")))
         matched = shard.match is not None and bool(shard.match.continents or shard.match.countries)
-        if name == regions.default_shard and shard.match is not None:
+        if name == regions.default_shard and matched:
             detail = f"`{name}` is the default: it serves all whom no other shard matches. Remove its `match`."
             yield error(
                 "ES148", "The default shard cannot match", detail, source=key_place(node, (*shards, name, "match"))
@@ -116,6 +133,14 @@ def _overlaps(spec: EdgeModel, node: Node) -> Iterator[Diagnostic]:
                 owner.setdefault(code, name)
 
 
+_LIMITS_OF_TIERS: Final[tuple[tuple[str, Path], ...]] = (
+    ("memory", ("cache", "weights", "memory")),
+    ("kv", ("cache", "weights", "kv", "ttl")),
+    ("kv", ("cache", "weights", "kv", "cache_ttl")),
+)
+"""`chunk` is not among them: weights are stored in chunks whether KV holds them or not."""
+
+
 def _cache(spec: EdgeModel, node: Node, project: Project) -> Iterator[Diagnostic]:
     weights = spec.cache.weights
     if weights.kv.pin and "kv" not in weights.tiers:
@@ -123,19 +148,19 @@ def _cache(spec: EdgeModel, node: Node, project: Project) -> Iterator[Diagnostic
         yield error(
             "ES151", "Pinned without the kv tier", detail, source=place(node, ("cache", "weights", "kv", "pin"))
         )
-    written = node.child("cache")
-    memory = written.child("weights") if written else None
-    if "memory" not in weights.tiers and memory is not None and memory.child("memory") is not None:
-        detail = "`memory` has no effect without the `memory` tier: add it to `tiers` or remove the field."
-        yield error("ES152", "A limit without its tier", detail, source=place(node, ("cache", "weights", "memory")))
+    for tier, path in _LIMITS_OF_TIERS:
+        if tier not in weights.tiers and locate(node, path)[1] == path:
+            detail = f"`{path[-1]}` has no effect without the `{tier}` tier: add it to `tiers` or remove the field."
+            yield error("ES152", "A limit without its tier", detail, source=place(node, path))
     if weights.kv.cache_ttl > weights.kv.ttl:
         detail = (
             f"`cache_ttl` ({weights.kv.cache_ttl} s) is longer than `ttl` ({weights.kv.ttl} s): "
             "the copy would outlive the value."
         )
-        yield error(
-            "ES153", "cache_ttl exceeds ttl", detail, source=place(node, ("cache", "weights", "kv", "cache_ttl"))
-        )
+        kv: Path = ("cache", "weights", "kv")
+        written, path = locate(node, (*kv, "cache_ttl"))
+        where = written.where if path[-1] == "cache_ttl" else place(node, (*kv, "ttl"))
+        yield error("ES153", "cache_ttl exceeds ttl", detail, source=where)
 
 
 def _quality(spec: EdgeModel, node: Node, project: Project) -> Iterator[Diagnostic]:

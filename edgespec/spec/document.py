@@ -6,6 +6,7 @@ YAML 1.1's rules and lets duplicate keys pass (pyyaml#165).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -18,6 +19,14 @@ MAX_DEPTH: Final = 64
 MAX_NODES: Final = 50_000
 """Nodes of one file with every alias expanded: an alias bomb is refused long before it costs memory."""
 
+_BREAK: Final = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
+"""Line breaks as YAML counts them; `str.splitlines` knows more."""
+_CONTROL: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What YAML does not allow anywhere."""
+_STANDARD: Final = "tag:yaml.org,2002:"
+_TEXT_TAGS: Final = frozenset({"!", f"{_STANDARD}str"})
+_TAGS: Final = _TEXT_TAGS | {f"{_STANDARD}{name}" for name in ("int", "float", "bool", "null", "seq", "map")}
+"""Tags that say what a schema would say anyway; all others would change what a value means."""
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -31,7 +40,7 @@ class Source:
 
     def range(self, line: int, column: int, length: int = 1) -> SourceRange:
         """`line` and `column` count from 0, as YAML marks do."""
-        lines = self.text.splitlines()
+        lines = _BREAK.split(self.text)
         shown = lines[line] if line < len(lines) else ""
         return SourceRange(self.path, line + 1, column + 1, max(1, length), shown)
 
@@ -46,6 +55,17 @@ class Node:
     items: list[Node] = field(default_factory=list)
     entries: dict[str, Node] = field(default_factory=dict)
     keys: dict[str, SourceRange] = field(default_factory=dict)
+    size: int = 1
+    """Nodes in it, itself included, with every alias expanded."""
+    height: int = 0
+    """Levels below it."""
+    written: str | None = None
+    """A scalar's text in the file, where variables were replaced in `value`: what messages show."""
+
+    @property
+    def shown(self) -> str | None:
+        """A scalar as the file has it: the value of a variable is never told."""
+        return self.value if self.written is None else self.written
 
     def plain(self) -> Any:
         """The node as lists, dicts, strings and None."""
@@ -70,6 +90,8 @@ class Node:
 
 def parse(source: Source) -> Checked[list[Node]]:
     """Every document of a file, empty ones left out."""
+    if (control := _CONTROL.search(source.text)) is not None:
+        return Checked(None, Diagnostics.of(_not_allowed(source, control)))
     composer = _Composer(source)
     try:
         return Checked(composer.documents(), Diagnostics(tuple(composer.found)))
@@ -94,12 +116,14 @@ def _syntax_error(source: Source, e: yaml.YAMLError) -> Diagnostic:
         if "cannot start any token" in detail and "\t" in place.text:
             detail += " YAML is indented with spaces; this line has a tab."
         return error("ES101", "Not valid YAML", detail[0].upper() + detail[1:], source=place)
-    position = getattr(e, "position", None)  # ReaderError: a character that YAML does not allow
-    place = source.range(0, 0)
-    if isinstance(position, int):
-        before = source.text[:position]
-        place = source.range(before.count("\n"), position - (before.rfind("\n") + 1))
-    return error("ES101", "Not valid YAML", f"{getattr(e, 'reason', e)}.", source=place)
+    return error("ES101", "Not valid YAML", f"{e}.", source=source.range(0, 0))
+
+
+def _not_allowed(source: Source, found: re.Match[str]) -> Diagnostic:
+    before = _BREAK.split(source.text[: found.start()])
+    place = source.range(len(before) - 1, len(before[-1]))
+    detail = f"YAML does not allow the character U+{ord(found[0]):04X}; remove it."
+    return error("ES101", "Not valid YAML", detail, source=place)
 
 
 class _Composer:
@@ -107,10 +131,9 @@ class _Composer:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.lines = source.text.splitlines()
+        self.lines = _BREAK.split(source.text)
         self.found: list[Diagnostic] = []
         self.anchors: dict[str, Node] = {}
-        self.sizes: dict[int, int] = {}
         self.loader = _LOADER(source.text)
 
     def documents(self) -> list[Node]:
@@ -138,23 +161,22 @@ class _Composer:
             raise _RefusedError(error("ES103", "Nested too deeply", f"More than {MAX_DEPTH} levels.", source=where))
         if isinstance(event, yaml.AliasEvent):
             return self.alias(event, where)
-        if event.tag and not (event.tag.startswith("tag:yaml.org,2002:") or event.tag == "!"):
+        if event.tag and event.tag not in _TAGS:
             raise _RefusedError(
                 error("ES104", "Unknown tag", f"{event.tag} has no meaning here; remove it.", source=where)
             )
         if isinstance(event, yaml.ScalarEvent):
-            node = Node("scalar", where, event.value)
-            if not event.style and event.value in _NULLS:  # libyaml's style of a plain scalar is '', PyYAML's None
-                node.value = None
-            self.sizes[id(node)] = 1
+            # libyaml's style of a plain scalar is '', PyYAML's None
+            null = not event.style and event.tag not in _TEXT_TAGS and event.value in _NULLS
+            node = Node("scalar", where, None if null else event.value)
         elif isinstance(event, yaml.SequenceStartEvent):
             node = Node("list", where)
             while not isinstance(inner := self.loader.get_event(), yaml.SequenceEndEvent):
                 node.items.append(self.node(inner, depth + 1))
-            self.measure(node)
+            self.measure(node, depth)
         else:
             node = self.mapping(where, depth)
-            self.measure(node)
+            self.measure(node, depth)
         if event.anchor:
             self.anchors[event.anchor] = node
         return node
@@ -169,12 +191,13 @@ class _Composer:
                 raise _RefusedError(
                     error("ES105", "A key must be text", "Lists and maps cannot be keys.", source=key.where)
                 )
-            name = key.value if key.value is not None else (event.value or "null")
-            if name == "<<" and not event.style:
+            plain = isinstance(event, yaml.ScalarEvent) and not event.style
+            name = key.value if key.value is not None else (event.value if plain else "") or "null"
+            if name == "<<" and plain:
                 merged += value.items if value.kind == "list" else [value]
             elif name in node.entries:
                 first = node.keys[name]
-                detail = f"{name!r} was given before, at line {first.line}; only one of them can be meant."
+                detail = f"{name!r} was given before, at {first}; only one of them can be meant."
                 self.found.append(error("ES106", "Duplicate key", detail, source=key.where))
             else:
                 node.entries[name], node.keys[name] = value, key.where
@@ -195,9 +218,14 @@ class _Composer:
             raise _RefusedError(error("ES107", "Unknown alias", detail, source=where))
         return target
 
-    def measure(self, node: Node) -> None:
-        size = 1 + sum(self.sizes[id(n)] for n in (*node.items, *node.entries.values()))
-        if size > MAX_NODES:
+    def measure(self, node: Node, depth: int) -> None:
+        """Refuse what its aliases make too large or too deep, however short its text is."""
+        children = (*node.items, *node.entries.values())
+        node.size = 1 + sum(n.size for n in children)
+        node.height = max((1 + n.height for n in children), default=0)
+        if node.size > MAX_NODES:
             detail = f"With its aliases expanded this holds more than {MAX_NODES:,} values."
             raise _RefusedError(error("ES108", "Too large", detail, source=node.where))
-        self.sizes[id(node)] = size
+        if depth + node.height > MAX_DEPTH:
+            detail = f"With its aliases expanded this has more than {MAX_DEPTH} levels."
+            raise _RefusedError(error("ES103", "Nested too deeply", detail, source=node.where))

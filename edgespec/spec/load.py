@@ -101,17 +101,17 @@ def _expect_kind(node: Node, wanted: str, found: list[Diagnostic]) -> bool:
         found.append(error("ES130", "Not a document", detail, source=node.where))
         return False
     version, kind = node.child("apiVersion"), node.child("kind")
-    if version is not None and version.value != API_VERSION:
+    if version is not None and version.value not in (API_VERSION, None):
         detail = f"This edgespec reads {API_VERSION}, not {version.value!r}."
         found.append(error("ES136", "Unknown apiVersion", detail, source=version.where))
         return False
-    if kind is None:
-        detail = f"Add `kind: {wanted}`."
-        found.append(error("ES111", "Missing field", detail, source=node.where))
+    if kind is None or kind.value is None:
+        where = node.where if kind is None else node.keys["kind"]
+        found.append(error("ES111", "Missing field", f"Write `kind: {wanted}`.", source=where))
         return False
     if kind.value == wanted:
         return True
-    name = str(kind.value)
+    name = kind.value
     detail = (
         f"A {name} does not belong in this file, which holds {wanted} documents."
         if name in KINDS

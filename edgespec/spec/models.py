@@ -17,17 +17,26 @@ from edgespec.spec.units import Duration, Size
 
 API_VERSION: Final = "edgespec/v1"
 
-_NAME = r"^[a-z]([a-z0-9-]*[a-z0-9])?$"
+_NAME: Final = r"^[a-z]([a-z0-9-]*[a-z0-9])?$"
+_ENVIRONMENT: Final = r"^[a-z][a-z0-9]*$"
+_ACCOUNT: Final = r"^[0-9a-f]{32}$"
+PATTERNS: Final = {
+    _NAME: "must be lower-case letters, digits and hyphens, starting with a letter and not ending with a hyphen",
+    _ENVIRONMENT: "must be lower-case letters and digits, starting with a letter",
+    _ACCOUNT: "must be an account id: 32 lower-case hexadecimal digits",
+}
+"""What each pattern means, for people."""
 Name = Annotated[str, StringConstraints(pattern=_NAME, min_length=1, max_length=40)]
 ProjectName = Annotated[str, StringConstraints(pattern=_NAME, min_length=1, max_length=24)]
-EnvironmentName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*$", min_length=1, max_length=16)]
-ShardName = Annotated[str, StringConstraints(pattern=r"^[a-z]([a-z0-9-]*[a-z0-9])?$", min_length=1, max_length=20)]
+EnvironmentName = Annotated[str, StringConstraints(pattern=_ENVIRONMENT, min_length=1, max_length=16)]
+ShardName = Annotated[str, StringConstraints(pattern=_NAME, min_length=1, max_length=20)]
 Label = Annotated[str, StringConstraints(min_length=1, max_length=64, strip_whitespace=True)]
 
 
 def _known_country(code: str) -> str:
     if code not in COUNTRIES:
-        hint = " (the United Kingdom is GB)" if code == "UK" else ""
+        upper = "GB" if code.upper() == "UK" else code.upper()
+        hint = f". Did you mean `{upper}`?" if upper in COUNTRIES else ""
         raise ValueError(f"{code!r} is not an ISO 3166-1 alpha-2 country code{hint}")
     return code
 
@@ -221,7 +230,7 @@ class CloudflareTarget(Strict):
     """A Cloudflare account. The API token is read from CLOUDFLARE_API_TOKEN when it is needed, never from here."""
 
     type: Literal["cloudflare"]
-    account: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
+    account: Annotated[str, StringConstraints(pattern=_ACCOUNT)]
     api_base_url: str = "https://api.cloudflare.com/client/v4"
     s3_base_url: str | None = None
     """Only for a stand-in of R2; the real endpoints follow from the account and the jurisdiction."""

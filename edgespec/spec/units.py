@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from typing import Annotated, Final
 
 from pydantic import BeforeValidator, WithJsonSchema
@@ -17,9 +18,10 @@ _BYTES: Final = {
     "MiB": 2**20,
     "GiB": 2**30,
 }
-_DURATION: Final = re.compile(r"(?:\d+[smhdw])+")
-_DURATION_PART: Final = re.compile(r"(\d+)([smhdw])")
-_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(B|[KMG]i?B)")
+_WHOLE: Final = re.compile(r"[0-9]{1,18}")
+_DURATION: Final = re.compile(r"(?:[0-9]{1,18}[smhdw])+")
+_DURATION_PART: Final = re.compile(r"([0-9]+)([smhdw])")
+_SIZE: Final = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*(B|[KMG]i?B)")
 
 
 def parse_duration(text: object) -> int:
@@ -27,7 +29,7 @@ def parse_duration(text: object) -> int:
     if isinstance(text, int) and not isinstance(text, bool):
         return text
     if isinstance(text, str):
-        if text.isascii() and text.isdigit():
+        if _WHOLE.fullmatch(text):
             return int(text)
         if _DURATION.fullmatch(text):
             return sum(int(n) * _SECONDS[unit] for n, unit in _DURATION_PART.findall(text))
@@ -39,23 +41,15 @@ def parse_size(text: object) -> int:
     if isinstance(text, int) and not isinstance(text, bool):
         return text
     if isinstance(text, str):
-        if text.isascii() and text.isdigit():
+        if _WHOLE.fullmatch(text):
             return int(text)
         if found := _SIZE.fullmatch(text):
             number, unit = found.groups()
-            exact = float(number) * _BYTES[unit] if "." in number else int(number) * _BYTES[unit]
-            if exact == int(exact):
-                return int(exact)
+            exact = Fraction(number) * _BYTES[unit]
+            if exact.denominator == 1:
+                return exact.numerator
             raise ValueError(f"{text!r} is not a whole number of bytes")
     raise ValueError(f"expected a size such as 512KiB, 8MiB or 20MB, got {text!r}")
-
-
-def format_duration(seconds: int) -> str:
-    """The canonical spelling: the largest unit that divides it."""
-    for unit in ("w", "d", "h", "m"):
-        if seconds and seconds % _SECONDS[unit] == 0 and unit != "w":
-            return f"{seconds // _SECONDS[unit]}{unit}"
-    return f"{seconds}s"
 
 
 def format_size(size: int) -> str:

@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 from edgespec.diagnostics import Checked, Diagnostic, Diagnostics, SourceRange, error
 from edgespec.spec.document import Node
 from edgespec.spec.later import is_later_value, later_field
+from edgespec.spec.models import PATTERNS
 
 M = TypeVar("M", bound=BaseModel)
 Path = tuple[str | int, ...]
@@ -21,6 +22,12 @@ _BOUNDS: Final = {
     "less_than_equal": ("at most", "le"),
     "greater_than": ("more than", "gt"),
     "less_than": ("less than", "lt"),
+}
+_LENGTHS: Final = {
+    "string_too_short": ("at least", "min_length"),
+    "string_too_long": ("at most", "max_length"),
+    "too_short": ("at least", "min_length"),
+    "too_long": ("at most", "max_length"),
 }
 
 
@@ -60,8 +67,9 @@ def key_place(node: Node, path: Path) -> SourceRange:
 
 def suggest(word: str, known: Iterable[str]) -> str:
     """` Did you mean ...?` or nothing."""
-    close = difflib.get_close_matches(word.casefold(), sorted(known), n=1, cutoff=0.6)
-    return f" Did you mean `{close[0]}`?" if close else ""
+    folded = {k.casefold(): k for k in sorted(known)}
+    close = difflib.get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)
+    return f" Did you mean `{folded[close[0]]}`?" if close else ""
 
 
 def _diagnostic(model: type[BaseModel], root: Node, kind: str, e: ErrorDetails) -> Diagnostic:
@@ -79,7 +87,8 @@ def _diagnostic(model: type[BaseModel], root: Node, kind: str, e: ErrorDetails) 
         where = key_place(root, path) if path and isinstance(path[-1], str) else node.where
         return error("ES111", "Missing field", f"{owner} needs `{field}`.", source=where)
     if about_key:
-        return error("ES113", "Not a valid name", f"{_sentence(e)} (got {name!r}).", source=key_place(root, path))
+        detail = f"`{_dotted(path)}`: the name {_sentence(e)}."
+        return error("ES113", "Not a valid name", detail, source=key_place(root, path))
     if type_ == "union_tag_invalid":
         path = (*path, "type")
         node, path = locate(root, path)
@@ -87,9 +96,12 @@ def _diagnostic(model: type[BaseModel], root: Node, kind: str, e: ErrorDetails) 
         where = key_place(root, path) if path and isinstance(path[-1], str) else node.where
         return error("ES114", "No value", f"`{_dotted(path)}` is empty: give it a value or remove it.", source=where)
     if is_later_value(kind, path, node.value):
-        detail = f"`{_dotted(path)}: {node.value}` is part of the language, but this version cannot do it yet."
+        detail = f"`{_dotted(path)}: {node.shown}` is part of the language, but this version cannot do it yet."
         return error("ES115", "Not supported yet", f"{detail} It accepts {_expected(e)}.", source=node.where)
-    return error("ES112", "Wrong value", f"`{_dotted(path)}`: {_sentence(e, node)}.{_near(e, node)}", source=node.where)
+    sentence = _sentence(e, node)
+    stop = "" if sentence.endswith("?") else "."
+    detail = f"`{_dotted(path)}`: {sentence}{stop}{_near(e, node)}"
+    return error("ES112", "Wrong value", detail, source=node.where)
 
 
 def _unknown_key(model: type[BaseModel], root: Node, kind: str, path: Path, name: str) -> Diagnostic:
@@ -153,7 +165,7 @@ def _expected(e: ErrorDetails) -> str:
 def _sentence(e: ErrorDetails, node: Node | None = None) -> str:
     """pydantic's message for people who write YAML."""
     type_, context = e["type"], e.get("ctx", {})
-    got = f", got {node.value!r}" if node is not None and node.kind == "scalar" else ""
+    got = f", got {node.shown!r}" if node is not None and node.kind == "scalar" else ""
     if node is not None and node.kind != "scalar" and type_.endswith(("_type", "_parsing")):
         got = f", got a {node.kind}"
     if type_ in ("literal_error", "union_tag_invalid"):
@@ -171,10 +183,16 @@ def _sentence(e: ErrorDetails, node: Node | None = None) -> str:
     if type_ in ("model_type", "dict_type", "model_attributes_type", "mapping_type"):
         return f"expected a map of fields{got}"
     if type_ == "string_pattern_mismatch":
-        return f"does not fit the pattern {context.get('pattern')}{got}"
+        pattern = str(context.get("pattern"))
+        return f"{PATTERNS.get(pattern, f'does not fit the pattern {pattern}')}{got}"
     if type_ in _BOUNDS:
         word, key = _BOUNDS[type_]
         return f"must be {word} {context.get(key)}{got}"
+    if type_ in _LENGTHS:
+        word, key = _LENGTHS[type_]
+        count = int(context.get(key, 0))
+        noun = "character" if type_.startswith("string") else "item"
+        return f"must have {word} {count} {noun}{'s' * (count != 1)}{got}"
     message = e["msg"].removeprefix("Value error, ")
     return message[0].lower() + message[1:]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from edgespec.diagnostics import Diagnostic, error
@@ -16,16 +16,13 @@ _STAND_IN: Final = "0" * 32
 
 def substitute(project: Node, variables: Mapping[str, str], selected: str | None) -> list[Diagnostic]:
     """Replace variables in place; an unset one is an error only in the `selected` environment."""
-    found: list[Diagnostic] = []
-    environments = project.child("environments")
-    allowed: set[int] = set()
-    for name, environment in environments.entries.items() if environments else ():
-        for field in ("target", "state"):
-            branch = environment.child(field)
-            for node in branch.walk() if branch else ():
-                allowed.add(id(node))
-                found += _replace(node, variables, required=name == selected)
-    found += [_misplaced(n) for n in project.walk() if id(n) not in allowed and _has_variable(n)]
+    branches = list(_branches(project))
+    inside = {id(node): node for _, branch in branches for node in branch.walk()}
+    required = {id(node) for name, branch in branches if name == selected for node in branch.walk()}
+    outside = _outside(project, frozenset(id(branch) for _, branch in branches))
+    found = [_misplaced(n) for n in outside if _has_variable(n)]
+    for key, node in inside.items():
+        found += _replace(node, variables, required=key in required)
     return found
 
 
@@ -34,8 +31,24 @@ def refuse(spec: Node) -> list[Diagnostic]:
     return [_misplaced(n) for n in spec.walk() if _has_variable(n)]
 
 
+def _branches(project: Node) -> Iterator[tuple[str, Node]]:
+    """Each environment's name and what may hold variables in it."""
+    environments = project.child("environments")
+    for name, environment in environments.entries.items() if environments else ():
+        for field in ("target", "state"):
+            if (branch := environment.child(field)) is not None:
+                yield name, branch
+
+
+def _outside(node: Node, branches: frozenset[int]) -> Iterator[Node]:
+    yield node
+    for child in (*node.items, *node.entries.values()):
+        if id(child) not in branches:
+            yield from _outside(child, branches)
+
+
 def _has_variable(node: Node) -> bool:
-    return node.kind == "scalar" and node.value is not None and _VARIABLE.fullmatch(node.value) is not None
+    return node.kind == "scalar" and node.value is not None and _VARIABLE.search(node.value) is not None
 
 
 def _misplaced(node: Node) -> Diagnostic:
@@ -44,9 +57,10 @@ def _misplaced(node: Node) -> Diagnostic:
 
 
 def _replace(node: Node, variables: Mapping[str, str], *, required: bool) -> list[Diagnostic]:
-    if node.kind != "scalar" or node.value is None:
+    if node.value is None or not _has_variable(node):
         return []
     unset = sorted({n for n in _VARIABLE.findall(node.value) if not variables.get(n)})
+    node.written = node.value
     node.value = _VARIABLE.sub(lambda m: variables.get(m[1]) or _STAND_IN, node.value)
     if not (unset and required):
         return []
