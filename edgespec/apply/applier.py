@@ -10,11 +10,11 @@ from typing import Protocol
 from edgespec.address import Address
 from edgespec.diagnostics import Diagnostic, Diagnostics, EdgespecError, error
 from edgespec.plan.events import ApplyResult, OnEvent, Outcome, StepFinished, StepProgress, StepStarted
-from edgespec.plan.model import Plan, Step, StepId, StepKind
+from edgespec.plan.model import Action, Plan, Step, StepId, StepKind
 from edgespec.providers.base import Progress, Provider, ProviderError
 from edgespec.resources.base import DesiredResource, Ref, Verdict
 from edgespec.state.model import Key, ResourceRecord, State, Status
-from edgespec.values import Inputs, Value
+from edgespec.values import Inputs, Outputs, Value, is_known
 
 
 class Saver(Protocol):
@@ -43,11 +43,15 @@ def apply(plan: Plan, stored: State, providers: Mapping[str, Provider], store: S
 
 
 def _with_owners(state: State, plan: Plan) -> State:
-    """Records know the specs that need them now: a delete of one spec must leave what another shares."""
+    """Records know the specs that need them now: a delete of one spec must leave what another shares.
+
+    What a record was made with changes only when it is found, or made, to be what the specs ask for."""
+    right = {c.address for c in plan.changes if c.action is Action.NOOP}
     for address, resource in plan.desired.resources.items():
         record = state.get(address)
         if record is not None:
-            state = state.put(replace(record, owners=resource.owners, depends_on=resource.needs))
+            depends_on = resource.needs if address in right else record.depends_on
+            state = state.put(replace(record, owners=resource.owners, depends_on=depends_on))
     return state
 
 
@@ -104,12 +108,11 @@ class _Run:
         current = self.state.get(address)
         if current is not None:  # a create-first replacement
             if resource.type.diff(current.inputs, inputs).verdict is Verdict.SAME:
-                self.deposed[address] = step.key  # the build gave what is already there: nothing to replace
-                return Outcome.UNCHANGED
+                return self._update(step, resource, inputs)  # the build gave what is there: nothing to replace
             before = set(self.state.deposed())
             self.state = self.state.depose(address)
             self.deposed[address] = next(k for k in self.state.deposed() if k not in before)
-        record = ResourceRecord(address, inputs, {}, resource.needs, resource.owners, Status.CREATING)
+        record = ResourceRecord(address, _settled(inputs, {}), {}, resource.needs, resource.owners, Status.CREATING)
         self._save(record)
         try:
             outputs = self._provider(address).create(address, inputs, self._progress(step))
@@ -117,14 +120,14 @@ class _Run:
             if e.nothing_done:
                 self._withdraw(address)
             raise
-        self._save(replace(record, outputs=outputs, status=Status.READY))
+        self._save(replace(record, inputs=_settled(inputs, outputs), outputs=outputs, status=Status.READY))
         return Outcome.DONE
 
     def _withdraw(self, address: Address) -> None:
         """Nothing was made: forget the intent, and put back what was pushed aside for it."""
         state = self.state.drop(Key(address))
         key = self.deposed.pop(address, None)
-        if key is not None and key.deposed:
+        if key is not None:
             state = state.put(state.records[key]).drop(key)
         self.state = self.store.save(state)
 
@@ -142,9 +145,12 @@ class _Run:
     def _update(self, step: StepId, resource: DesiredResource, inputs: Inputs) -> Outcome:
         address = step.key.address
         record = self.state.records[Key(address)]
+        right = replace(record, depends_on=resource.needs, owners=resource.owners)
         if record.status is Status.READY and resource.type.diff(record.inputs, inputs).verdict is Verdict.SAME:
+            if right != record:  # made with what has another address now
+                self._save(right)
             return Outcome.UNCHANGED
-        pending = replace(record, status=Status.UPDATING, depends_on=resource.needs, owners=resource.owners)
+        pending = replace(right, status=Status.UPDATING, depends_on=record.depends_on | resource.needs)
         self._save(pending)
         try:
             outputs = self._provider(address).update(record, inputs, self._progress(step))
@@ -152,14 +158,15 @@ class _Run:
             if e.nothing_done:
                 self._save(record)
             raise
-        self._save(replace(pending, inputs=inputs, outputs=outputs, status=Status.READY))
+        self._save(replace(right, inputs=_settled(inputs, outputs), outputs=outputs, status=Status.READY))
         return Outcome.DONE
 
     def _delete(self, step: StepId) -> Outcome:
-        key = self.deposed.get(step.key.address, step.key) if not step.key.deposed else step.key
-        replaced = StepId(StepKind.CREATE, step.key)
-        if self.outcomes.get(replaced) is Outcome.UNCHANGED:
-            return Outcome.UNCHANGED
+        key = step.key
+        if StepId(StepKind.CREATE, key) in self.outcomes:  # create-first: what was pushed aside goes, if anything was
+            if key.address not in self.deposed:
+                return Outcome.UNCHANGED
+            key = self.deposed[key.address]
         record = self.state.records[key]
         self.state = self.store.save(self.state.put(replace(record, status=Status.DELETING), key.deposed))
         self._provider(key.address).delete(record, self.state.others(key))
@@ -174,3 +181,10 @@ class _Run:
 
     def _progress(self, step: StepId) -> Progress:
         return lambda message, fraction: self.on_event(StepProgress(step, message, fraction))
+
+
+def _settled(inputs: Inputs, outputs: Outputs) -> Inputs:
+    """What a record keeps of `inputs`: one that only the call could tell (a package's digest before it is fetched)
+    is the output of the same name."""
+    told = {k: outputs[k] for k, v in inputs.items() if not is_known(v) and k in outputs}
+    return {k: v for k, v in inputs.items() if is_known(v)} | told

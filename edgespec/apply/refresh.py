@@ -36,7 +36,7 @@ def _observe(key: Key, record: ResourceRecord, providers: Mapping[str, Provider]
     if found is None:
         return None
     unfinished = Status.UPDATING if record.status is Status.READY else record.status
-    status = Status.READY if found.complete or record.status is Status.DELETING else unfinished
+    status = Status.READY if found.complete else unfinished
     return replace(record, inputs=found.inputs, outputs=found.outputs, status=status)
 
 

@@ -41,7 +41,7 @@ def make_plan(
             changes[change.key] = change
         elif (record := refreshed.state.get(address)) is not None:
             outputs[address] = record.outputs
-    changes.update(_removals(desired, refreshed.state, only, destroy=destroy))
+    changes.update(_removals(desired, refreshed.state, only, chosen, destroy=destroy))
     steps = make_steps(changes, desired, refreshed.state)
     if steps.value is None:
         return Checked(None, steps.diagnostics)
@@ -76,7 +76,8 @@ def _change(
                 **found[1],
                 **fresh,
             }
-        reason = Reason.MISSING_REMOTELY if before is not None and before.status is not Status.CREATING else Reason.NONE
+        existed = before is not None and before.status in (Status.READY, Status.UPDATING)
+        reason = Reason.MISSING_REMOTELY if existed else Reason.NONE
         return Change(key, Action.CREATE, None, after, (), reason, resource.owners), fresh
     diff = type_.diff(record.inputs, after)
     if diff.verdict is Verdict.REPLACE:
@@ -97,17 +98,34 @@ def _update_reason(record: ResourceRecord, before: ResourceRecord | None) -> Rea
     return Reason.DRIFTED if incomplete or record.inputs != before.inputs else Reason.NONE
 
 
-def _removals(desired: DesiredState, state: State, only: frozenset[str] | None, *, destroy: bool) -> dict[Key, Change]:
+def _removals(
+    desired: DesiredState,
+    state: State,
+    only: frozenset[str] | None,
+    chosen: frozenset[Address],
+    *,
+    destroy: bool,
+) -> dict[Key, Change]:
     """Records that no spec asks for any more, and what earlier replacements pushed aside."""
+    unwanted = frozenset(k for k in state.records if k.deposed or k.address not in desired.resources)
+    if only is not None:
+        owned = frozenset(k for k in unwanted if only & set(state.records[k].owners))
+        unwanted = owned - _still_used(desired, state, owned, chosen)
+    gone = Reason.DESTROY if destroy else Reason.NOT_IN_SPEC
     found: dict[Key, Change] = {}
-    for key, record in sorted(state.records.items()):
-        if only is not None and not only & set(record.owners):
-            continue
-        if key.deposed:
-            reason = Reason.DEPOSED
-        elif key.address in desired.resources:
-            continue
-        else:
-            reason = Reason.DESTROY if destroy else Reason.NOT_IN_SPEC
+    for key in sorted(unwanted):
+        record = state.records[key]
+        reason = Reason.DEPOSED if key.deposed else gone
         found[key] = Change(key, Action.DELETE, record.inputs, None, (), reason, record.owners)
     return found
+
+
+def _still_used(
+    desired: DesiredState, state: State, unwanted: frozenset[Key], chosen: frozenset[Address]
+) -> frozenset[Key]:
+    """What the other records go on using: those not chosen live on what they were made with, whatever specs say."""
+    uses: dict[Key, frozenset[Key]] = {}
+    for key, record in state.records.items():
+        now = desired.resources[key.address].needs if not key.deposed and key.address in chosen else record.depends_on
+        uses[key] = frozenset(Key(a) for a in now)
+    return graph.closure((k for k in state.records if k not in unwanted), uses)

@@ -2,7 +2,8 @@
 
 Up-steps (create, adopt, update) wait for what they need. A delete waits until everything that used the object has
 moved away from it or is gone, however indirectly: old weights go only after traffic has left the version that reads
-them. Create-first spreads to all that a create-first resource needs; otherwise mixed orders could form a cycle.
+them. Who used it is told by state, since the specs may name something else by now. Create-first spreads to all that a
+create-first resource needs or needed, and to all that a removed one needed; otherwise mixed orders could form a cycle.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ _KINDS: Final = {
 
 def make_steps(changes: Mapping[Key, Change], desired: DesiredState, state: State) -> Checked[tuple[Step, ...]]:
     """Steps in an order that keeps every need; the same order for the same plan."""
-    needs = _needs(desired, state)
-    dependants = _dependants(needs)
-    create_first = create_first_addresses(desired)
+    needs = {a: r.needs for a, r in desired.resources.items()}
+    uses = _uses(needs, state)
+    dependants = _dependants(uses)
+    create_first = _create_first(changes, desired, uses)
     ups: dict[Address, frozenset[StepId]] = {}
     downs: dict[Address, frozenset[StepId]] = {}
     for key, change in changes.items():
@@ -71,25 +73,27 @@ def _delete_waits(
     return waits
 
 
-def _needs(desired: DesiredState, state: State) -> dict[Address, frozenset[Address]]:
-    """What each address needs: by the specs where they name it, else as recorded."""
-    found = {a: r.needs for a, r in desired.resources.items()}
+def _uses(needs: Mapping[Address, frozenset[Address]], state: State) -> dict[Address, frozenset[Address]]:
+    """What each address needs by the specs, and what its records, deposed ones included, were made with."""
+    found = dict(needs)
     for key, record in state.records.items():
-        if key.address not in desired.resources:
-            found[key.address] = found.get(key.address, frozenset()) | record.depends_on
+        found[key.address] = found.get(key.address, frozenset()) | record.depends_on
     return found
 
 
-def _dependants(needs: Mapping[Address, frozenset[Address]]) -> dict[Address, frozenset[Address]]:
+def _dependants(uses: Mapping[Address, frozenset[Address]]) -> dict[Address, frozenset[Address]]:
     """Who uses each address, directly or through others."""
     direct: dict[Address, set[Address]] = {}
-    for address, needed in needs.items():
+    for address, needed in uses.items():
         for n in needed:
             direct.setdefault(n, set()).add(address)
     return {a: graph.closure(d, direct) for a, d in direct.items()}
 
 
-def create_first_addresses(desired: DesiredState) -> frozenset[Address]:
+def _create_first(
+    changes: Mapping[Key, Change], desired: DesiredState, uses: Mapping[Address, frozenset[Address]]
+) -> frozenset[Address]:
     """Every address whose replacement is made before the old one goes."""
-    first = [a for a, r in desired.resources.items() if r.type.replace_order is ReplaceOrder.CREATE_FIRST]
-    return graph.closure(first, {a: r.needs for a, r in desired.resources.items()}) & desired.resources.keys()
+    first = {a for a, r in desired.resources.items() if r.type.replace_order is ReplaceOrder.CREATE_FIRST}
+    first |= {key.address for key, change in changes.items() if change.action is Action.DELETE}
+    return graph.closure(first, uses)
