@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -12,17 +12,18 @@ from edgespec.diagnostics import EdgespecError, error
 from edgespec.state.model import Key, ResourceRecord, State, Status
 
 FORMAT: Final = "edgespec.state/v1"
+AddressText = Annotated[str, Field(pattern=r"^[a-z0-9_]+/.+$")]
 
 
 class RecordDocument(BaseModel):
     """One record as it is written."""
 
     model_config = ConfigDict(extra="forbid")
-    address: str = Field(pattern=r"^[a-z0-9_]+/.+$")
+    address: AddressText
     deposed: str = ""
     status: Literal["ready", "creating", "updating", "deleting"]
     owners: list[str]
-    depends_on: list[str]
+    depends_on: list[AddressText]
     inputs: dict[str, Any]
     outputs: dict[str, Any]
 

@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from edgespec.diagnostics import EdgespecError, error
 from edgespec.state.codec import check_format, decode, encode
@@ -32,9 +32,8 @@ class LocalStore:
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Held until the block ends, or the process does. Another holder is an error at once."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        path = self.path.with_name(self.path.name + ".lock")
-        with path.open("a+", encoding="utf-8") as file:
+        path = self._beside(".lock")
+        with self._open_lock(path) as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -70,19 +69,36 @@ class LocalStore:
             raise EdgespecError(error("ES301", "State cannot be read", f"{self.path}: {wrong}."))
         return decode(document)
 
+    def _open_lock(self, path: Path) -> IO[str]:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            return path.open("a+", encoding="utf-8")
+        except OSError as e:
+            raise _unwritable(path, e) from e
+
     def save(self, state: State) -> State:
-        """Write `state` under the next serial. The caller holds the lock."""
+        """Write `state` under the next serial; raises, with the old file untouched, when the disk refuses.
+
+        The caller holds the lock."""
         written = replace(state, serial=state.serial + 1)
+        try:
+            self._write(encode(written))
+        except OSError as e:
+            self._beside(".tmp").unlink(missing_ok=True)
+            raise _unwritable(self.path, e) from e
+        return written
+
+    def _write(self, text: str) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if not self._backed_up and self.path.exists():
-            backup = self.path.with_name(self.path.name + ".backup")
-            shutil.copy2(self.path, backup.with_name(backup.name + ".tmp"))
-            backup.with_name(backup.name + ".tmp").replace(backup)
+            shutil.copy2(self.path, self._beside(".backup.tmp"))
+            self._beside(".backup.tmp").replace(self._beside(".backup"))
             self._backed_up = True
-        temporary = self.path.with_name(self.path.name + ".tmp")
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        temporary = self._beside(".tmp")
+        temporary.unlink(missing_ok=True)  # of a killed run
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(encode(written))
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(self.path)
@@ -91,4 +107,11 @@ class LocalStore:
             os.fsync(folder)
         finally:
             os.close(folder)
-        return written
+
+    def _beside(self, suffix: str) -> Path:
+        return self.path.with_name(self.path.name + suffix)
+
+
+def _unwritable(path: Path, e: OSError) -> EdgespecError:
+    detail = f"{path}: {e.strerror or e}. Make room or give the folder to this user, then run again."
+    return EdgespecError(error("ES308", "State cannot be written", detail))
