@@ -30,6 +30,10 @@ FORMAT: Final = "edgespec.build-cache/v1"
 RACY_NS: Final = 2 * 10**9
 """A file changed this recently may change again without looking different: its digest is not remembered (as in git)."""
 
+STATS_KEPT: Final = 10_000
+"""Beyond so many files, those that are gone are forgotten."""
+TEXT_MARK: Final = "?text"
+
 
 def default_cache_dir(environ: Mapping[str, str]) -> Path:
     """$EDGESPEC_CACHE_DIR, else $XDG_CACHE_HOME/edgespec, else ~/.cache/edgespec."""
@@ -127,7 +131,7 @@ class Cache:
         return InputFile(path, name, sha256, text, stamp)
 
     def _hashed(self, path: Path, *, text: bool) -> tuple[Stamp, str]:
-        where = f"{path.absolute()}{'?text' if text else ''}"
+        where = f"{path.absolute()}{TEXT_MARK if text else ''}"
         stamp = Stamp.of(path)
         looks = [stamp.size, stamp.mtime_ns, stamp.ctime_ns, stamp.inode]
         known = self._fresh.get(where) or self._known().get(where)
@@ -159,6 +163,8 @@ class Cache:
         if not self._fresh:
             return
         merged = self._load_stats() | self._fresh
+        if len(merged) > STATS_KEPT:
+            merged = {k: v for k, v in merged.items() if Path(k.removesuffix(TEXT_MARK)).exists()}
         with contextlib.suppress(OSError):
             write_atomically(self._home / "stat.json", canonical_json({"files": merged}).encode())
         self._stats, self._fresh = merged, {}

@@ -110,11 +110,15 @@ def round_weights(kernel: Array, bias: Array) -> tuple[Array, Array]:
     return np.rint(kernel / GRID) * GRID, np.rint(bias / GRID) * GRID
 
 
-def cross_validate(problem: Problem, *, folds: int, seed: int) -> float | None:
-    """Accuracy (all labels right) on rows that were left out; None where there are too few."""
+def cross_validate(problem: Problem, *, folds: int, seed: int, threshold: float = 0.5) -> float | None:
+    """Accuracy (all labels right) on rows that were left out; None where there are too few.
+
+    `threshold` is the probability from which an independent label is given.
+    """
     n = len(problem.x)
     if n < 2 * folds:
         return None
+    cut = np.log(threshold / (1 - threshold))
     order = np.random.default_rng(seed).permutation(n)
     right = 0
     for fold in range(folds):
@@ -122,7 +126,7 @@ def cross_validate(problem: Problem, *, folds: int, seed: int) -> float | None:
         kernel, bias = fit(problem.rows(np.setdiff1d(order, test)))
         z = problem.x[test] @ kernel + bias
         if problem.independent:
-            right += int(((z > 0) == (problem.y[test] > 0)).all(axis=1).sum())
+            right += int(((z >= cut) == (problem.y[test] > 0)).all(axis=1).sum())
         else:
             right += int((z.argmax(axis=1) == problem.y[test].argmax(axis=1)).sum())
     return right / n

@@ -64,7 +64,7 @@ def _run(run: Run) -> Result:
         y[row, [index[label] for label in example.labels]] = 1
     problem = Problem(x.astype(np.float64), y, head.l2, task.multi_label)
     kernel, bias = round_weights(*fit(problem))
-    score = cross_validate(problem, folds=FOLDS, seed=head.seed)
+    score = cross_validate(problem, folds=FOLDS, seed=head.seed, threshold=task.threshold)
     if score is not None:
         run.say("head", f"fitted on {len(examples)} examples; {FOLDS}-fold accuracy {score:.3f} in float32", 1.0)
     outputs = {"kernel": kernel.astype("<f4").tobytes(), "bias": bias.astype("<f4").tobytes()}

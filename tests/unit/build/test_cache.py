@@ -115,6 +115,17 @@ def test_digests_are_remembered_by_look(cache: Cache, tmp_path: Path, monkeypatc
     assert Cache(cache.root).input(path, "w", text=False) == first
 
 
+def test_files_that_are_gone_are_forgotten(cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edgespec.build.cache.STATS_KEPT", 1)
+    monkeypatch.setattr("edgespec.build.cache.RACY_NS", -(10**18))
+    for name in ("gone", "here"):
+        (tmp_path / name).write_bytes(b"x")
+        cache.input(tmp_path / name, name, text=True)
+    (tmp_path / "gone").unlink()
+    cache.save()
+    assert list(json.loads((cache.root / "v1" / "stat.json").read_bytes())["files"]) == [f"{tmp_path / 'here'}?text"]
+
+
 def test_a_file_of_this_very_moment_is_not_remembered(cache: Cache, tmp_path: Path) -> None:
     path = tmp_path / "weights"
     path.write_bytes(b"one")
