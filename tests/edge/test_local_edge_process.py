@@ -147,6 +147,28 @@ def test_a_workerd_that_dies_comes_back_by_itself(make_edge: MakeEdge) -> None:
     clients.cloudflare.r2.buckets.create(account_id=clients.account, name="after")
 
 
+def test_a_version_that_no_longer_starts_does_not_stop_the_edge(make_edge: MakeEdge) -> None:
+    edge = make_edge()
+    clients = connect(edge.ensure())
+    for name in ("good", "bad"):
+        clients.upload(name, HELLO)
+        clients.enable(name)
+    edge.down()
+    # As if a newer workerd did not know a flag any more that an older one did.
+    path = folder(edge) / "state.json"
+    state = json.loads(path.read_text())
+    for version in state["versions"].values():
+        if version["script"] == "bad":
+            version["compatibility_flags"] = ["a_flag_that_is_gone"]
+    path.write_text(json.dumps(state))
+    again = connect(edge.ensure())
+    assert again.get("/w/good/").text == "hello"
+    assert again.get("/w/bad/").status_code == 404
+    assert "a_flag_that_is_gone" in edge.log_path.read_text()
+    assert again.upload("bad", HELLO).status_code == 200
+    assert again.get("/w/bad/").text == "hello"
+
+
 def test_two_starters_at_once_start_one_edge(make_edge: MakeEdge) -> None:
     first = make_edge()
     second = make_edge(folder(first))

@@ -42,6 +42,11 @@ def test_no_token_a_wrong_token_and_a_wrong_account_are_three_answers(clients: C
     assert clients.http.post(f"{clients.endpoint.base_url}/edge/shutdown").status_code == 401
 
 
+def test_a_host_that_is_not_this_machine_is_refused(clients: Clients) -> None:
+    headers = {"host": f"evil.example:{clients.endpoint.port}"}
+    assert clients.get("/edge/whoami", headers=headers).status_code == 421
+
+
 def test_an_unknown_route_and_a_wrong_method_say_so(clients: Clients) -> None:
     assert clients.api("GET", "/stream").json()["errors"][0]["code"] == 7003
     assert clients.api("DELETE", "/workers/subdomain").status_code == 405
@@ -72,7 +77,8 @@ def test_the_sdk_uploads_deploys_reads_back_and_deletes(clients: Clients, name: 
     clients.enable(name)
     assert clients.get(f"/w/{name}/").text == "hello"
     assert scripts.subdomain.get(name, account_id=account).enabled
-    listed = [s for s in scripts.list(account_id=account) if s.id == name]
+    listed = [s for s in scripts.list(account_id=account, tags="team:support:yes") if s.id == name]
+    assert [s for s in scripts.list(account_id=account, tags="team:support:no") if s.id == name] == []
     assert listed[0].tags == ["edgespec", "team:support"]
     settings = scripts.script_and_version_settings.get(name, account_id=account)
     assert settings.bindings is not None
@@ -118,6 +124,8 @@ def test_a_deployment_splits_traffic_between_two_versions(clients: Clients, name
     )
     assert deployed.annotations is not None
     assert deployed.annotations.workers_message == "half"
+    asked = {"cloudflare-workers-version-overrides": f'other="x", {name}="{two}"'}
+    assert {clients.get(f"/w/{name}/", headers=asked).text for _ in range(20)} == {"two"}
     answers = [clients.get(f"/w/{name}/").text for _ in range(200)]
     # The chance of fewer than 50 of 200 is under 1e-12.
     assert min(answers.count("one"), answers.count("two")) > 50
@@ -366,11 +374,29 @@ def test_requests_wait_for_a_reload_and_never_fail(clients: Clients, name: str) 
     with ThreadPoolExecutor(4) as pool:
         running = [pool.submit(hammer, n) for n in range(4)]
         try:
-            for n in range(4):
+            for n in range(3):
                 assert clients.upload(f"{name}-other", says(str(n))).status_code == 200
         finally:
             done = True
         assert [r.result() for r in running] == [{200}] * 4
+
+
+def test_clients_that_go_away_do_not_hold_a_reload_up(clients: Clients, edge: LocalEdge, name: str) -> None:
+    endless = (
+        "export default { fetch(r, env, ctx) { const { readable, writable } = new TransformStream();"
+        "const writer = writable.getWriter(); const bytes = new Uint8Array(65536);"
+        "ctx.waitUntil((async () => { for (;;) await writer.write(bytes); })().catch(() => {}));"
+        "return new Response(readable); } };"
+    )
+    clients.upload(name, endless)
+    clients.enable(name)
+    for _ in range(3):
+        with clients.http.stream("GET", f"{clients.endpoint.base_url}/w/{name}/") as answer:
+            assert answer.status_code == 200
+            next(answer.iter_raw())
+    assert clients.upload(f"{name}-other", says("x")).status_code == 200
+    reloads = [json.loads(line) for line in edge.log_path.read_text().splitlines() if '"reload"' in line]
+    assert reloads[-1]["cut"] == 0, "no answer had to be cut off"
 
 
 def test_old_versions_and_their_modules_are_forgotten(clients: Clients, edge: LocalEdge, name: str) -> None:

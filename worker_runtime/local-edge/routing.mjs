@@ -34,10 +34,10 @@ export class Routing {
   }
 
   /** The version that answers, or null when no workers.dev address does. */
-  pick({ script: name, version: prefix, whole }) {
+  pick({ script: name, version: prefix, whole }, overrides = "") {
     const scripts = this.store.state.scripts;
     // A script may itself be named like "0a1b2c3d-x".
-    if (whole && !Object.hasOwn(scripts, name)) return this.pick({ script: whole });
+    if (whole && !Object.hasOwn(scripts, name)) return this.pick({ script: whole }, overrides);
     const script = Object.hasOwn(scripts, name) ? scripts[name] : undefined;
     if (!script) return null;
     if (prefix !== undefined) {
@@ -46,11 +46,13 @@ export class Routing {
       return found ? { name, id: found } : null;
     }
     if (!script.subdomain.enabled || script.deployments.length === 0) return null;
-    return { name, id: draw(script.deployments[0].versions) };
+    const { versions } = script.deployments[0];
+    const asked = overrideFor(name, overrides);
+    return { name, id: versions.some((v) => v.version_id === asked) ? asked : draw(versions) };
   }
 
   async handle(request, target) {
-    const picked = this.pick(target);
+    const picked = this.pick(target, request.headers["cloudflare-workers-version-overrides"]);
     if (!picked) {
       const message = "error code: 1042\nThere is nothing here yet: no such Worker, no such version, or its workers.dev address is not enabled.\n";
       return { status: 404, headers: { "content-type": "text/plain; charset=utf-8" }, body: message };
@@ -72,6 +74,11 @@ export class Routing {
       return { status: error.code === 1042 ? 404 : 500, headers: { "content-type": "text/plain; charset=utf-8" }, body: `error code: ${error.code}\n${error.message}\n`, problem: error.remoteStack ?? error.message };
     }
   }
+}
+
+/** The version that the header Cloudflare-Workers-Version-Overrides (`name="id"`, comma-separated) asks for. */
+function overrideFor(name, header) {
+  return header.split(",").map((pair) => /^\s*([^=\s]+)\s*=\s*"([^"]+)"\s*$/.exec(pair)).find((m) => m?.[1] === name)?.[2];
 }
 
 /** @param {{version_id: string, percentage: number}[]} versions */

@@ -9,11 +9,11 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Miniflare } from "miniflare";
 import { CF } from "./cf.mjs";
 import { forgetEnded } from "./processes.mjs";
-import { workerOptions, GATEWAY } from "./workers.mjs";
+import { GATEWAY, tryVersion, workerOptions } from "./workers.mjs";
 
 const SPARE_SLOTS = 4;
 const HEADER_BYTES = 128 * 1024;
-const DRAIN_MS = 30_000;
+const DRAIN_MS = 15_000;
 /** How often a call is sent again: while workerd comes back, and a little when a connection broke under it. */
 const RETRIES = { ECONNREFUSED: 40, ECONNRESET: 2, EPIPE: 2 };
 
@@ -35,7 +35,10 @@ export class Runtime {
   #idle = [];
   #reloading = null;
   #pending = null;
-  #agent = new http.Agent({ keepAlive: true, maxSockets: 512 });
+  // workerd closes a connection that was idle for 5 s; ours go before, so that none is used as it closes.
+  #agent = new http.Agent({ keepAlive: true, maxSockets: 512, timeout: 4_000 });
+  /** Versions that did not start when the edge did: they stay in the state, and are not loaded. */
+  #refused = new Set();
 
   /**
    * @param {import("./store.mjs").Store} store
@@ -51,8 +54,30 @@ export class Runtime {
   }
 
   async start() {
+    try {
+      await this.#begin();
+    } catch (error) {
+      // Every version started once, but perhaps under another workerd: find out which do not any more.
+      this.log({ event: "error", text: error.message });
+      await this.#mf.dispose().catch(() => {});
+      for (const id of this.#wanted().keys()) {
+        const complaint = await this.#try(id);
+        if (complaint) this.#refused.add(id);
+        if (complaint) this.log({ event: "refused", script: this.store.state.versions[id].script, version: id, text: complaint });
+      }
+      await this.#begin();
+    }
+  }
+
+  async #begin() {
     this.#mf = new Miniflare(await this.#options(this.#wanted()));
     await this.#mf.ready;
+  }
+
+  #try(id) {
+    const version = this.store.state.versions[id];
+    const files = new Map(version.modules.map((m) => [m.name, this.store.getModule(m.sha256)]));
+    return tryVersion(this.store, version, files, this.store.secrets[id] ?? {});
   }
 
   async stop() {
@@ -151,8 +176,10 @@ export class Runtime {
     };
     if (Buffer.isBuffer(body)) sent["content-length"] = String(body.length);
     else if (length !== undefined) sent["content-length"] = String(length);
+    // A body that cannot be sent twice goes over a connection of its own, which nothing can have closed.
+    const agent = body === null || Buffer.isBuffer(body) ? this.#agent : false;
     return await new Promise((resolve, reject) => {
-      const outgoing = http.request({ host: url.hostname, port: url.port, path: "/", method, headers: sent, agent: this.#agent, signal, maxHeaderSize: HEADER_BYTES });
+      const outgoing = http.request({ host: url.hostname, port: url.port, path: "/", method, headers: sent, agent, signal, maxHeaderSize: HEADER_BYTES });
       outgoing.once("error", reject);
       outgoing.once("response", (incoming) => {
         incoming.on("error", () => {});
@@ -201,16 +228,18 @@ export class Runtime {
       await Promise.race([new Promise((wake) => this.#idle.push(wake)), sleep(DRAIN_MS, undefined, { ref: false })]);
     }
     const before = new Map(this.#loaded);
+    const cut = this.#readers;
     try {
       await this.#mf.setOptions(await this.#options(this.#wanted()));
     } catch (error) {
       // The versions were tried alone when they were uploaded, so this is rare; keep serving the old ones.
+      this.previews = this.previews.filter((id) => before.has(id));
       await this.#mf.setOptions(await this.#options(before));
       throw error;
     } finally {
       this.reloads += 1;
       forgetEnded(path.join(this.store.dir, "run", "workerd"));
-      this.log({ event: "reload", workers: this.#loaded.size, ms: Date.now() - begun });
+      this.log({ event: "reload", workers: this.#loaded.size, cut, ms: Date.now() - begun });
     }
   }
 
@@ -219,7 +248,7 @@ export class Runtime {
     const { scripts, versions } = this.store.state;
     const deployed = Object.values(scripts).flatMap((s) => s.deployments[0]?.versions.map((v) => v.version_id) ?? []);
     this.previews = this.previews.filter((id) => versions[id]);
-    const ids = [...new Set([...deployed, ...this.previews])].filter((id) => versions[id]);
+    const ids = [...new Set([...deployed, ...this.previews])].filter((id) => versions[id] && !this.#refused.has(id));
     return new Map(ids.map((id) => [id, this.#print(id)]));
   }
 

@@ -109,13 +109,14 @@ export class Scripts {
   }
 
   list({ query }) {
-    const wanted = (query.get("tags") ?? "").split(",").filter(Boolean).map((pair) => pair.split(":"));
+    // "tag:yes,other:no"; a tag may hold colons itself.
+    const pairs = (query.get("tags") ?? "").split(",").filter(Boolean);
+    const wanted = pairs.map((pair) => [pair.slice(0, pair.lastIndexOf(":")), pair.slice(pair.lastIndexOf(":") + 1)]);
     const items = Object.keys(this.store.state.scripts)
       .sort()
       .filter((name) => wanted.every(([tag, yes]) => this.store.state.scripts[name].settings.tags.includes(tag) === (yes !== "no")))
       .map((name) => this.describeScript(name));
-    const cut = page(items, query);
-    return success(cut.items, { info: cut.info });
+    return success(items);
   }
 
   async put(request) {

@@ -5,6 +5,7 @@ import { pipeline } from "node:stream/promises";
 import { ApiError, failure, json } from "./envelope.mjs";
 import { targetOf } from "./routing.mjs";
 
+const LOOPBACK = /^(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$/i;
 const UPLOAD_BYTES = 128 * 1024 * 1024;
 
 export class Server {
@@ -67,6 +68,8 @@ export class Server {
   async #answer(request) {
     const target = targetOf(request.headers.host ?? "", request.path);
     if (target) return this.routing.handle(request, target);
+    // A web page whose name was made to point at this machine must not read what is meant for it.
+    if (!LOOPBACK.test(request.headers.host ?? "")) return { status: 421, headers: { "content-type": "text/plain" }, body: "Misdirected request\n" };
     if (request.path.startsWith("/client/v4/")) return this.api.handle({ ...request, path: request.path.slice("/client/v4".length) });
     if (request.path.startsWith("/s3/")) return this.s3.handle(request);
     if (request.path.startsWith("/edge/")) return this.#edge(request);
@@ -91,7 +94,11 @@ export class Server {
   }
 
   async #send(incoming, response, { status, headers = {}, rawHeaders, body = null }) {
-    if (response.destroyed) return;
+    if (response.destroyed) {
+      // Nobody reads it any more, and a reload waits for every answer to end.
+      body?.destroy?.();
+      return;
+    }
     try {
       if (typeof body === "string" || Buffer.isBuffer(body)) headers = { "content-length": String(Buffer.byteLength(body)), ...headers };
       if (rawHeaders) for (const [name, value] of rawHeaders) response.appendHeader(name, value);

@@ -29,6 +29,9 @@ export class Store {
     this.dir = dir;
     fs.mkdirSync(dir, { recursive: true, mode: 0o700 });
     fs.mkdirSync(this.#modules(), { recursive: true });
+    for (const folder of [dir, this.#modules()]) {
+      for (const name of fs.readdirSync(folder)) if (name.endsWith(".tmp")) fs.rmSync(path.join(folder, name), { force: true });
+    }
     /** @type {State} */
     this.state = this.#read("state.json") ?? empty();
     if (this.state.format !== FORMAT) {
