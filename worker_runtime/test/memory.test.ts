@@ -1,7 +1,7 @@
 /** What an isolate holds: the memory tier, several models, and bytes that are freed. */
 
 import { expect, onTestFinished, test } from "vitest";
-import { type Edge, type EdgeOptions, fixture, start } from "./edge.ts";
+import { type Edge, type EdgeOptions, fixture, pack, start } from "./edge.ts";
 import { heapUsage } from "./heap.ts";
 
 const world = fixture("classification");
@@ -85,4 +85,21 @@ test("requests for models that oust each other are all answered", async () => {
   expect(answers.map(({ status, body }) => [status, body.shard])).toEqual(
     answers.map((_, i) => [200, i % 2 === 0 ? "world" : "de"]),
   );
+});
+
+const REAL = process.env["EDGESPEC_TEST_MODEL"];
+
+test.runIf(REAL)("a real model, in the folder EDGESPEC_TEST_MODEL, stays under 128 MB", async () => {
+  const inputs = ["input_ids", "attention_mask", "token_type_ids"];
+  const model = { inputs, output: "embedding", dimensions: 384, quantization: "int8" };
+  const artifact = pack(REAL as string, { task: { type: "embedding", max_tokens: 128, normalize: true }, model });
+  const edge = await serve({ shards: { world: { artifact } }, memory: 64 << 20 });
+  const { memory, load_ms } = (await edge.load()).body;
+  await edge.infer({ texts: ["short", "word ".repeat(30), "word ".repeat(500)] });
+  const grown = (await edge.load()).body.memory.wasm;
+  const heap = await heapUsage(edge);
+  console.log(`real model: wasm ${grown}, heap ${heap.usedSize}, buffers ${heap.backingStorageSize} bytes, loaded in ${load_ms} ms`);
+  expect(grown).toBe(memory.wasm);
+  // While it loads, the model's bytes are there a second time.
+  expect(grown + heap.usedSize + heap.backingStorageSize + sizeOf(artifact)).toBeLessThan(LIMIT);
 });

@@ -46,6 +46,17 @@ describe("without KV", () => {
     expect((await countsOf(edge)).r2).toBe(total);
   });
 
+  test("a client that goes away does not take the load along that others wait for", async () => {
+    const edge = await serve();
+    const gone = new AbortController();
+    const first = edge.fetch("/infer", { method: "POST", body: '{"text":"refund"}', signal: gone.signal }).catch(() => "aborted");
+    const others = Array.from({ length: 3 }, () => edge.infer({ text: "refund" }));
+    setTimeout(() => gone.abort(), 5);
+    await first;
+    expect((await Promise.all(others)).map(({ status }) => status)).toEqual([200, 200, 200]);
+    expect((await edge.infer({ text: "refund" })).status).toBe(200);
+  });
+
   test("a missing chunk is 503 with Retry-After for all who wait, and forgotten once it is there", async () => {
     const edge = await serve();
     const bucket = await edge.bucket();
