@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -72,7 +73,10 @@ def test_credentials_are_private_kept_and_never_shown(make_edge: MakeEdge) -> No
     edge = make_edge()
     endpoint = edge.ensure()
     clients = connect(endpoint)
-    assert clients.cloudflare.user.tokens.verify() is not None
+    verified = clients.cloudflare.user.tokens.verify()
+    assert verified is not None
+    assert verified.id == endpoint.access_key_id
+    assert hashlib.sha256(endpoint.api_token.encode()).hexdigest() == endpoint.secret_access_key
     clients.get("/edge/status", headers={"authorization": "Bearer wrong-token-in-a-header"})
     clients.s3().list_buckets()
     for secret in (endpoint.api_token, endpoint.secret_access_key, endpoint.access_key_id):
