@@ -5,6 +5,7 @@ Printing, asking and exit codes are the command line's; an embedding program cal
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -75,10 +76,15 @@ class Planned:
     session: Session
     plan: Plan
     providers: Mapping[str, Provider]
+    account: Account
     live: Live
     stored: State
     document: dict[str, Any]
     warnings: Diagnostics
+
+    def close(self) -> None:
+        """Close the connections that were opened to make the plan."""
+        self.account.close()
 
 
 def open_session(
@@ -110,18 +116,17 @@ def plan(session: Session, names: tuple[str, ...] = (), *, destroy: bool = False
     facts, warnings = _facts(session, state, specs)
     bundle = assets.bundle()
     desired = compile_specs(workspace.project.name, workspace.environment, specs, facts, bundle.facts)
-    account = connect(session)
-    live = Live(account)
-    providers = _providers(session, account, live, bundle)
-    refreshed = refresh(state, desired, providers)
-    made = make_plan(
-        desired,
-        state,
-        refreshed,
-        spec_digest=workspace.spec_digest,
-        only=frozenset(names) if names else None,
-        destroy=destroy,
-    ).unwrap()
+    only = frozenset(names) if names else None
+    with contextlib.ExitStack() as on_failure:
+        account = connect(session)
+        on_failure.callback(account.close)
+        live = Live(account)
+        providers = _providers(session, account, live, bundle)
+        refreshed = refresh(state, desired, providers)
+        made = make_plan(
+            desired, state, refreshed, spec_digest=workspace.spec_digest, only=only, destroy=destroy
+        ).unwrap()
+        on_failure.pop_all()
     stages = {Address(model.TYPE.name, name): f.build.stages for name, f in facts.items()}
     made = replace(made, stages=stages)
     document = plan_file.to_document(
@@ -131,7 +136,7 @@ def plan(session: Session, names: tuple[str, ...] = (), *, destroy: bool = False
         names=names or None,
         destroy=destroy,
     )
-    return Planned(session, made, providers, live, state, document, workspace.warnings + warnings)
+    return Planned(session, made, providers, account, live, state, document, workspace.warnings + warnings)
 
 
 def _check_owner(state: State, workspace: Workspace) -> None:
@@ -262,8 +267,7 @@ def apply(
     if saved is not None:
         names, destroy = tuple(saved["names"] or ()), saved["destroy"]
     store = session.store
-    with store.lock():
-        planned = plan(session, names, destroy=destroy)
+    with store.lock(), contextlib.closing(plan(session, names, destroy=destroy)) as planned:
         if saved is not None:
             plan_file.check_same(saved, planned.document)
         _check_adoptions(planned.plan, adopt=adopt)
@@ -324,8 +328,8 @@ def infer(session: Session, name: str, body: dict[str, Any]) -> dict[str, Any]:
     if state is None or record is None or state.get(Address(deployment.TYPE.name, name)) is None:
         detail = f"{name} is not deployed in {session.workspace.environment}. Run `edgespec apply` first."
         raise EdgespecError(error("ES405", "Not deployed", detail))
-    account = connect(session)
-    url = account.worker_url(str(record.inputs["script"])) + "infer"
+    with contextlib.closing(connect(session)) as account:
+        url = account.worker_url(str(record.inputs["script"])) + "infer"
     try:
         answer = httpx.post(url, json=body, timeout=60, trust_env=not account.endpoints.is_loopback)
     except httpx.TransportError as e:

@@ -62,6 +62,15 @@ class Account:
         self._s3: dict[str, Any] = {}
         self._subdomain: str | None = None
 
+    def close(self) -> None:
+        """Close every connection; the account opens new ones when it is used again."""
+        with self._lock:
+            if self._sdk is not None:
+                self._sdk.close()
+            for client in self._s3.values():
+                client.close()
+            self._sdk, self._s3 = None, {}
+
     @property
     def sdk(self) -> Cloudflare:
         with self._lock:
