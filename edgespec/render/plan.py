@@ -32,10 +32,11 @@ _WHY: Final = {
     Reason.DESTROY: "destroyed on request",
 }
 _QUIET: Final = (
-    "compatibility_date", "compatibility_flags", "config.limits", "config.name", "bundle", "workers_dev", "tools",
-    "manifest", "config.cache.weights.kv.binding", "chunk",
+    "compatibility_date", "compatibility_flags", "config.limits", "config.name", "config.cache", "bindings", "bundle",
+    "workers_dev", "tools", "manifest", "chunk",
 )  # fmt: skip
-"""Inputs that a new resource's listing leaves out; a change to one is always shown."""
+"""Inputs that a new resource's listing leaves out, since they follow from the spec or from what is listed beside
+them; a change to one is always shown."""
 _INDENT: Final = " " * 8
 
 
@@ -113,7 +114,8 @@ def _flatten(type_: str, inputs: Inputs) -> Iterator[tuple[str, Value]]:
             yield from _opaque(path, value)
         elif isinstance(value, Mapping):
             for key in sorted(value):
-                yield from walk(f"{path}.{key}", value[key])
+                if key != "bucket" or not path.startswith("config.shards."):  # a binding's name, not a bucket's
+                    yield from walk(f"{path}.{key}", value[key])
         else:
             yield path, value
 
