@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -54,7 +55,7 @@ def find_node() -> Node:
     if chosen:
         node = _probe(Path(chosen))
         if node is None:
-            raise EdgespecError(_none(f"EDGESPEC_NODE is {chosen}, which does not run `--version`."))
+            raise EdgespecError(_none(f"EDGESPEC_NODE is {chosen}, which is no Node that runs."))
         if not _new_enough(node):
             raise EdgespecError(_none(f"EDGESPEC_NODE is {chosen}, which is Node {node.version}."))
         return node
@@ -80,12 +81,14 @@ def _candidates() -> Iterator[Path]:
 
 
 def _probe(path: Path) -> Node | None:
+    """Asks Node itself, since what is on `PATH` may be a shim: a signal to a shim does not reach Node."""
+    question = "JSON.stringify([process.versions.node, process.execPath])"
     try:
-        done = subprocess.run([str(path), "--version"], capture_output=True, text=True, timeout=30, check=True)
-    except (OSError, subprocess.SubprocessError):
+        done = subprocess.run([str(path), "-p", question], capture_output=True, text=True, timeout=30, check=True)
+        version, binary = json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError):
         return None
-    match = re.fullmatch(r"v(\d+\.\d+\.\d+)\S*", done.stdout.strip())
-    return Node(path, match[1]) if match else None
+    return Node(Path(binary), str(version)) if re.fullmatch(r"\d+\.\d+\.\d+\S*", str(version)) else None
 
 
 def _new_enough(node: Node) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,7 +25,8 @@ def copy_sources(to: Path) -> Path:
 
 
 def fake_node(path: Path, version: str) -> Path:
-    path.write_text(f"#!/bin/sh\necho {version}\n")
+    answer = json.dumps([version, str(path)])
+    path.write_text(f"#!/bin/sh\necho '{answer}'\n")
     path.chmod(0o755)
     return path
 
@@ -35,7 +37,7 @@ def test_node_is_found_with_its_npm() -> None:
     assert node.npm
 
 
-@pytest.mark.parametrize("version", ["v20.18.0", "nonsense"])
+@pytest.mark.parametrize("version", ["20.18.0", "nonsense"])
 def test_a_chosen_node_that_will_not_do_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
@@ -43,6 +45,15 @@ def test_a_chosen_node_that_will_not_do_is_refused(
     with pytest.raises(EdgespecError, match=r"EDGESPEC_NODE is .*edgespec\[local\]") as caught:
         find_node()
     assert caught.value.diagnostics.items[0].code == "ES601"
+
+
+def test_a_shim_leads_to_node_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = find_node().path
+    shim = tmp_path / "node"
+    shim.write_text(f'#!/bin/sh\n"{node}" "$@"\n')
+    shim.chmod(0o755)
+    monkeypatch.setenv("EDGESPEC_NODE", str(shim))
+    assert find_node().path.resolve() == node.resolve()
 
 
 def test_no_node_at_all_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +67,7 @@ def test_no_node_at_all_says_what_to_do(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_an_old_node_on_the_path_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_node(tmp_path / "node", "v18.0.0")
+    fake_node(tmp_path / "node", "18.0.0")
     monkeypatch.delenv("EDGESPEC_NODE", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)

@@ -260,8 +260,9 @@ def test_a_multipart_upload_may_be_given_up(clients: Clients, bucket: str) -> No
     upload = s3.create_multipart_upload(Bucket=bucket, Key="big")["UploadId"]
     at = {"Bucket": bucket, "Key": "big", "UploadId": upload}
     part = s3.upload_part(**at, PartNumber=1, Body=b"small")
-    s3.upload_part(**at, PartNumber=2, Body=b"last")
-    small = {"Parts": [{"PartNumber": n, "ETag": part["ETag"]} for n in (1,)]}
+    last = s3.upload_part(**at, PartNumber=2, Body=b"last")
+    small = {"Parts": [{"PartNumber": 1, "ETag": part["ETag"]}, {"PartNumber": 2, "ETag": last["ETag"]}]}
+    assert refused("EntityTooSmall", s3.complete_multipart_upload, **at, MultipartUpload=small) == 400
     refused("BadDigest", s3.upload_part, **at, PartNumber=3, Body=b"x", ChecksumSHA256=sha256(b"y"))
     assert [p["PartNumber"] for p in s3.list_parts(**at)["Parts"]] == [1, 2]
     s3.abort_multipart_upload(**at)

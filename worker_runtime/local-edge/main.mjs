@@ -37,6 +37,10 @@ async function main() {
   refuseSecond(dir);
   const credentials = JSON.parse(fs.readFileSync(path.join(dir, "credentials.json"), "utf8"));
   const ended = adoptWorkerd(dir, workerd.default);
+  // miniflare's temporary files go where a killed edge's are found and removed.
+  process.env.TMPDIR = path.join(dir, "run", "tmp");
+  fs.rmSync(process.env.TMPDIR, { recursive: true, force: true });
+  fs.mkdirSync(process.env.TMPDIR, { recursive: true });
   if (ended > 0) log({ event: "reaped", processes: ended });
   const store = new Store(dir);
   const runtime = new Runtime(store, { inspectorPort: args["inspector-port"] === undefined ? undefined : Number(args["inspector-port"]), log });
