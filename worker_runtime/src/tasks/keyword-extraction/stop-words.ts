@@ -5,17 +5,18 @@ const words = (list: string): ReadonlySet<string> => new Set(list.trim().split(/
 export const STOP_WORDS: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   ["en", words(`
     a about above after again against all almost along already also although always am among an and another any are
-    aren't as at away back be became because become been before being below between both but by came can can't cannot
-    come could couldn't did didn't do does doesn't doing don't done down during each either else enough even ever every
-    few for from further get gets getting give gives go goes going got had hadn't has hasn't have haven't having he her
-    here hers herself him himself his how however i i'd i'll i'm i've if in instead into is isn't it it's its itself
-    just keep kept know last least less let like made make makes many may me might mine more most much must my myself
-    near neither never no none nor not now of off often on once one only onto or other others our ours ourselves out
-    over own per perhaps please put quite rather really same say says see seem seems several shall she should since
-    so some something still such take takes than that that's the their theirs them themselves then there these they
-    they're this those though through thus to together too toward under until up upon us use used uses using very
-    via want was wasn't way we we're well were weren't what when where whether which while who whole whom whose why
-    will with within without won't would yet you you're you've your yours yourself`)],
+    aren't as at away back be became because become been before being below between both but by came can can't
+    cannot come could couldn't did didn't do does doesn't doing don't done down during each either else enough even
+    ever every few for from further get gets getting give gives go goes going got had hadn't has hasn't have haven't
+    having he her here hers herself him himself his how however i i'd i'll i'm i've if in instead into is isn't it
+    it's its itself just keep kept know last least less let like look looking looks made make makes many may me
+    might mine more most much must my myself near need needed needs neither never no none nor not now of off often
+    on once one only onto or other others our ours ourselves out over own per perhaps please put quite rather really
+    same say says see seem seems several shall she should since so some something still such take takes than that
+    that's the their theirs them themselves then there these they they're this those though through thus to together
+    too toward under until up upon us use used uses using very via want was wasn't way we we're well were weren't
+    what when where whether which while who whole whom whose why will with within without won't would yet you you're
+    you've your yours yourself`)],
   ["de", words(`
     ab aber alle allem allen aller alles als also am an ander andere anderem anderen anderer anderes auch auf aus bei
     beim bin bis bist da dabei dadurch dafür dagegen daher damit dann daran darauf daraus darf darin darüber darum das
