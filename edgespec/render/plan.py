@@ -47,7 +47,7 @@ def render(plan: Plan, project: str, environment: str) -> list[Line]:
     if not changes:
         return [line(Span(f"{project} in {environment}: no changes. What is live is what the specs ask for.", "green"))]
     lines = [title, ()]
-    for change in sorted(changes, key=lambda c: (_ORDER.index(c.action), c.key)):
+    for change in sorted(changes, key=lambda c: _ORDER.index(c.action)):  # in the order of the graph within each
         lines += _change(change, plan.stages)
     return lines
 
