@@ -61,9 +61,10 @@ def run(
             raise EdgespecError(error("ES205", "Not approved", detail))
         return click.confirm(f"Apply this to {workspace.environment}?", default=False, err=True)
 
-    applied = operations.apply(
-        session, names, saved=saved, destroy=destroy, adopt=adopt, approve=approve, on_event=ApplyProgress()
-    )
+    with ApplyProgress() as on_event:
+        applied = operations.apply(
+            session, names, saved=saved, destroy=destroy, adopt=adopt, approve=approve, on_event=on_event
+        )
     result = applied.result
     if result is not None:
         print_diagnostics(result.diagnostics)

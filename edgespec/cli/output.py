@@ -7,15 +7,18 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
 from edgespec.diagnostics import Diagnostics
 from edgespec.plan.events import Event, Outcome, StepFinished, StepProgress, StepStarted
-from edgespec.plan.model import StepKind
+from edgespec.plan.model import StepId, StepKind
 from edgespec.render import diagnostics as render_diagnostics
 from edgespec.render.text import Line
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 _STYLES: Final[dict[str, dict[str, Any]]] = {
     "": {},
@@ -60,30 +63,57 @@ def say(message: str) -> None:
 
 
 class ApplyProgress:
-    """Events of an apply: a status line that rewrites itself on a terminal, plain lines elsewhere."""
+    """Events of an apply on stderr: a live bar on a terminal, plain lines elsewhere. Use it as a context manager, so
+    that the terminal is left as it was found whatever happens."""
 
     def __init__(self) -> None:
-        self._live = coloured(sys.stderr)
-        self._started: dict[object, float] = {}
+        self._started: dict[StepId, float] = {}
         self._said = 0.0
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> ApplyProgress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
 
     def __call__(self, event: Event) -> None:
         now = time.monotonic()
         if isinstance(event, StepStarted):
             self._started[event.step] = now
-            self._said = now
-            self._status(f"{event.step.key}: {_VERBS[event.step.kind][0]} ...", always=not self._live)
+            self._start(event.step, now)
         elif isinstance(event, StepProgress):
-            if self._live or now - self._said >= _QUIET_S:
-                self._said = now
-                percent = f" ({event.fraction:.0%})" if event.fraction is not None else ""
-                self._status(f"{event.step.key}: {event.message}{percent}", always=not self._live)
+            self._advance(event, now)
         else:
             self._finish(event, now - self._started.get(event.step, now))
 
+    def _start(self, step: StepId, now: float) -> None:
+        verb = _VERBS[step.kind][0]
+        if not coloured(sys.stderr):
+            self._said = now
+            click.echo(f"{step.key}: {verb} ...", err=True)
+            return
+        if self._bar is None:
+            self._bar = _live_bar()
+        self._task = self._bar.add_task(f"{step.key}: {verb}", total=None)
+
+    def _advance(self, event: StepProgress, now: float) -> None:
+        if self._bar is not None and self._task is not None:
+            total = None if event.fraction is None else 1.0
+            text = f"{event.step.key}: {event.message}"
+            self._bar.update(self._task, description=text, total=total, completed=event.fraction or 0.0)
+        elif now - self._said >= _QUIET_S:
+            self._said = now
+            percent = f" ({event.fraction:.0%})" if event.fraction is not None else ""
+            click.echo(f"{event.step.key}: {event.message}{percent}", err=True)
+
     def _finish(self, event: StepFinished, seconds: float) -> None:
-        if self._live:
-            click.echo("\r\x1b[2K", err=True, nl=False, color=True)
+        if self._bar is not None and self._task is not None:
+            self._bar.remove_task(self._task)
+            self._task = None
+            self._bar.refresh()
         took = f" in {seconds:.1f} s" if seconds >= 0.1 else ""
         words, colour = {
             Outcome.DONE: (_VERBS[event.step.kind][1] + took, "green"),
@@ -91,16 +121,26 @@ class ApplyProgress:
             Outcome.FAILED: ("failed" + took, "red"),
             Outcome.SKIPPED: ("skipped: something it needs failed", "yellow"),
         }[event.outcome]
-        text = click.style(words, fg=colour) if self._live else words
-        click.echo(f"{event.step.key}: {text}", err=True, color=self._live)
+        self._print(f"{event.step.key}: ", words, colour)
         metrics: Any = (event.outputs or {}).get("metrics")
         if event.outcome is Outcome.DONE and metrics:
             listed = ", ".join(f"{name} {value:.4f}" for name, value in sorted(metrics.items()))
-            click.echo(f"{' ' * len(str(event.step.key))}  measured through the Worker: {listed}", err=True)
+            self._print(f"{' ' * len(str(event.step.key))}  measured through the Worker: ", listed, "bold")
 
-    def _status(self, text: str, *, always: bool) -> None:
-        if always:
-            click.echo(text, err=True)
+    def _print(self, text: str, words: str, style: str) -> None:
+        if self._bar is not None:
+            from rich.text import Text
+
+            self._bar.console.print(Text.assemble(text, (words, style)))
         else:
-            width = os.get_terminal_size(sys.stderr.fileno()).columns
-            click.echo(f"\r\x1b[2K{text[: width - 1]}", err=True, nl=False, color=True)
+            click.echo(text + words, err=True)
+
+
+def _live_bar() -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(24), TimeElapsedColumn())
+    bar = Progress(*columns, console=Console(stderr=True, highlight=False), transient=True)
+    bar.start()
+    return bar
