@@ -128,6 +128,12 @@ describe("bodies that are not a request", () => {
     expect(await errorOf(await post(stream))).toMatchObject({ status: 413, code: "body_too_large" });
   });
 
+  test("a body far over the limit is not read, whatever the answer's way back", async () => {
+    const answer = await post("a".repeat(100_000)).then(errorOf, () => "the connection was closed");
+    if (typeof answer !== "string") expect(answer).toMatchObject({ status: 413, code: "body_too_large" });
+    expect((await edge.infer({ text: "refund" })).status).toBe(200);
+  });
+
   test("nesting as deep as the body allows is an answer, not a crash", async () => {
     const deep = `{"text":${"[".repeat(900)}${"]".repeat(900)}}`;
     expect(await errorOf(await post(deep))).toMatchObject({ status: 422, code: "invalid_text" });
