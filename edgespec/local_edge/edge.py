@@ -291,8 +291,12 @@ def _endpoint(credentials: dict[str, Any], port: int) -> Endpoint:
 
 
 def _private_folder(path: Path) -> None:
+    """For its owner's eyes, and kept out of git: it holds credentials, and the project is a repository."""
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
     path.chmod(0o700)
+    ignore = path / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n", encoding="utf-8")
 
 
 def _write_private(path: Path, text: str) -> None:
