@@ -1,6 +1,7 @@
 """Changes to steps: who waits for whom.
 
-Up-steps (create, adopt, update) wait for what they need. A delete waits until everything that used the object has
+Up-steps (create, adopt, update) wait for all that they need, also through resources that stay as they are: a version
+goes live only after the weights that its Worker reads are whole again. A delete waits until everything that used the object has
 moved away from it or is gone, however indirectly: old weights go only after traffic has left the version that reads
 them. Who used it is told by state, since the specs may name something else by now. Create-first spreads to all that a
 create-first resource needs or needed, and to all that a removed one needed; otherwise mixed orders could form a cycle.
@@ -47,7 +48,8 @@ def make_steps(changes: Mapping[Key, Change], desired: DesiredState, state: Stat
             if kind is StepKind.DELETE:
                 waits = _delete_waits(change, ups, downs, dependants, create_first)
             else:
-                waits = frozenset().union(*(ups.get(n, frozenset()) for n in needs.get(key.address, ())))
+                needed = graph.closure(needs[key.address], needs)
+                waits = frozenset().union(*(ups.get(n, frozenset()) for n in needed))
                 if change.action is Action.REPLACE and key.address not in create_first:
                     waits |= {StepId(StepKind.DELETE, key)}
             steps[step] = Step(step, waits - {step})

@@ -6,7 +6,7 @@ import unicodedata
 from typing import Final
 
 from edgespec.diagnostics import Diagnostic, Diagnostics, Severity, SourceRange
-from edgespec.render.text import Line, Span, line
+from edgespec.render.text import Line, Span, line, printable
 
 _WIDTH: Final = 110
 _STYLE: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
@@ -27,7 +27,7 @@ def _diagnostic(d: Diagnostic) -> list[Line]:
     ]
     if d.source is not None and d.source.text.strip():
         lines += _excerpt(d.source, style)
-    lines += [line(f"  {part}") for part in d.detail.splitlines()]
+    lines += [line(f"  {printable(part)}") for part in d.detail.split("\n") if part]
     return lines
 
 
@@ -42,7 +42,7 @@ def _excerpt(source: SourceRange, style: str) -> list[Line]:
     carets = "^" * max(1, sum(_columns(c) for c in marked))
     number = str(source.line)
     return [
-        line(Span(f"  {number} | ", "dim"), shown),
+        line(Span(f"  {number} | ", "dim"), printable(shown)),
         line(Span(f"  {' ' * len(number)} | ", "dim"), pad, Span(carets, style)),
     ]
 

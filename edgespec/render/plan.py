@@ -69,13 +69,15 @@ def _change(change: Change, stages: Mapping[Address, tuple[StageFacts, ...]]) ->
     sign, colour = _SIGNS[change.action]
     why = f"  ({_WHY[change.reason]})" if change.reason in _WHY else ""
     yield line("  ", Span(f"{sign:>3} ", colour), Span(str(change.key), "bold"), Span(why, "dim"))
-    if change.action is Action.CREATE and change.after is not None:
-        rows = [(p, show(p, v)) for p, v in _flatten(change.address.type, change.after)]
-        yield from (_field(name, text) for name, text in rows)
-    else:
+    if change.action in (Action.CREATE, Action.ADOPT) and change.after is not None:
+        seen = change.before or {}
+        new = {k: v for k, v in change.after.items() if k not in seen}
+        yield from (_field(path, show(path, value)) for path, value in _flatten(change.address.type, new))
+    if change.action is not Action.CREATE:
         opaque = TYPES[change.address.type].opaque
         for f in change.fields:
-            if _follows(f.path, change):
+            unseen = change.action is Action.ADOPT and f.before is None
+            if unseen or _follows(f.path, change):
                 continue
             hidden = f.path in opaque
             before, after = show(f.path, f.before, opaque=hidden), show(f.path, f.after, opaque=hidden)

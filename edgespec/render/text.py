@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from edgespec.values import Unknown, Value, digest, is_known
 
@@ -20,6 +21,14 @@ Line: TypeAlias = tuple[Span, ...]
 
 def line(*parts: str | Span) -> Line:
     return tuple(p if isinstance(p, Span) else Span(p) for p in parts)
+
+
+_CONTROL: Final = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    """Without characters that a terminal would obey instead of showing; tabs stay."""
+    return _CONTROL.sub("\ufffd", text)
 
 
 def plain(lines: list[Line]) -> str:

@@ -31,6 +31,7 @@ _LATER: Final[dict[str, dict[str, str]]] = {
         "environments.*.overrides": "overlays",
         "environments.*.promote_from": "promotion",
         "environments.*.protect": "protected environments",
+        "environments.*.state.bucket": "state in R2",
         "environments.*.target.zone": "zones, which routes need",
     },
 }

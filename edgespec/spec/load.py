@@ -113,7 +113,7 @@ def _expect_kind(node: Node, wanted: str, found: list[Diagnostic]) -> bool:
         return True
     name = kind.value
     detail = (
-        f"A {name} does not belong in this file, which holds {wanted} documents."
+        f"This file holds {wanted} documents; {name} documents stand in another."
         if name in KINDS
         else f"{name!r} is not a kind; this file holds {wanted} documents.{suggest(name, KINDS)}"
     )

@@ -13,6 +13,7 @@ from edgespec.diagnostics import Checked, Diagnostic, Diagnostics, SourceRange, 
 from edgespec.spec.document import Node
 from edgespec.spec.later import is_later_value, later_field
 from edgespec.spec.models import PATTERNS
+from edgespec.spec.units import format_size
 
 M = TypeVar("M", bound=BaseModel)
 Path = tuple[str | int, ...]
@@ -36,11 +37,18 @@ def validate(model: type[M], node: Node, kind: str) -> Checked[M]:
     try:
         return Checked(model.model_validate(node.plain()))
     except ValidationError as e:
-        found = [_diagnostic(model, node, kind, d) for d in e.errors(include_url=False)]
+        errors = e.errors(include_url=False)
+        found = [_diagnostic(model, node, kind, d) for d in errors if not _follows(d, errors)]
         later = {d.source.line for d in found if d.code == "ES115" and d.source}
         found = [d for d in found if not (d.code == "ES111" and d.source and d.source.line in later)]
         found.sort(key=lambda d: (d.source is None, d.source))
         return Checked(None, Diagnostics(tuple(dict.fromkeys(found))))
+
+
+def _follows(e: ErrorDetails, errors: Iterable[ErrorDetails]) -> bool:
+    """A list is too short only because its items are wrong: they are what has to be told."""
+    loc = tuple(e["loc"])
+    return e["type"] == "too_short" and any(len(o["loc"]) > len(loc) and o["loc"][: len(loc)] == loc for o in errors)
 
 
 def locate(node: Node, path: Iterable[str | int]) -> tuple[Node, Path]:
@@ -159,7 +167,10 @@ def _fields_at(model: type[BaseModel], root: Node, path: Path) -> frozenset[str]
 
 def _expected(e: ErrorDetails) -> str:
     context = e.get("ctx", {})
-    return str(context.get("expected") or context.get("expected_tags") or "another value")
+    if "expected_tags" in context:
+        *others, last = str(context["expected_tags"]).split(", ")
+        return f"{', '.join(others)} or {last}" if others else last
+    return str(context.get("expected", "another value"))
 
 
 def _sentence(e: ErrorDetails, node: Node | None = None) -> str:
@@ -187,7 +198,10 @@ def _sentence(e: ErrorDetails, node: Node | None = None) -> str:
         return f"{PATTERNS.get(pattern, f'does not fit the pattern {pattern}')}{got}"
     if type_ in _BOUNDS:
         word, key = _BOUNDS[type_]
-        return f"must be {word} {context.get(key)}{got}"
+        bound = context.get(key)
+        if isinstance(bound, int) and node is not None and str(node.shown).endswith("B"):
+            return f"must be {word} {bound} bytes ({format_size(bound)}){got}"
+        return f"must be {word} {bound}{got}"
     if type_ in _LENGTHS:
         word, key = _LENGTHS[type_]
         count = int(context.get(key, 0))
