@@ -1,0 +1,109 @@
+"""`plan/<name>/case.yaml`: what was deployed, what happened since, what the specs ask for now -> the plan.
+
+    applied: [SPEC, ...]        an earlier apply, into an empty account
+    killed: {specs: [SPEC, ...], after: N}      then a run that was killed after its N-th effect or write of state
+    since: [CHANGE, ...]        then what somebody else did, see `_CHANGES`
+    specs: [SPEC, ...]          now; `only: [NAME, ...]` and `destroy: true` as on the command line
+
+A SPEC is an EdgeModel's sections and its `name`. The account and the build are those of tests/world.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from edgespec import assets
+from edgespec.plan.file import to_document
+from edgespec.render import plan as render_plan
+from edgespec.render.text import plain
+from edgespec.spec.models import EdgeModel
+from edgespec.values import digest
+from tests.world import ENVIRONMENT, PROJECT, Crash, MemoryStore, Script, World, apply, plan, spec
+
+FOLDER = Path(__file__).parent / "plan"
+_OPAQUE: Final = ("manifest", "blobs")
+
+
+def names() -> list[str]:
+    return sorted(p.name for p in FOLDER.iterdir() if p.is_dir())
+
+
+def expected_files(name: str) -> dict[str, str]:
+    """File name -> content, as the code has it now."""
+    case: dict[str, Any] = yaml.safe_load((FOLDER / name / "case.yaml").read_text(encoding="utf-8"))
+    world = World()
+    store = MemoryStore(world)
+    if "applied" in case:
+        result = apply(world, store, _specs(case["applied"]))
+        assert not result.diagnostics.has_errors
+    if "killed" in case:
+        world.ticks, world.crash_at = 0, case["killed"]["after"]
+        with contextlib.suppress(Crash):
+            apply(world, store, _specs(case["killed"]["specs"]), destroy=case["killed"].get("destroy", False))
+        world.crash_at = None
+    for change in case.get("since", []):
+        (what, value), *_ = change.items()
+        _CHANGES[what](world, store, value)
+    made = plan(world, store, _specs(case["specs"]), only=case.get("only"), destroy=case.get("destroy", False))
+    names = tuple(case["only"]) if "only" in case else None
+    destroy = case.get("destroy", False)
+    document = to_document(made, project=PROJECT, environment=ENVIRONMENT, names=names, destroy=destroy)
+    assert assets.schema_error("plan", document) is None
+    text = plain(render_plan.render(made, PROJECT, ENVIRONMENT))
+    return {
+        "expected.txt": "".join(f"{row.rstrip()}\n" for row in text.rstrip().split("\n")),
+        "expected.json": json.dumps(_short(document), indent=1, ensure_ascii=False) + "\n",
+    }
+
+
+def _specs(described: list[dict[str, Any]]) -> list[EdgeModel]:
+    return [spec(**fields) for fields in described]
+
+
+def _short(value: Any, name: str = "") -> Any:
+    """`value` with a digest in place of what is too long to review."""
+    if name in _OPAQUE and value is not None:
+        return f"sha256 {digest(value)[:12]}"
+    if isinstance(value, dict):
+        opaque = value.get("path") in _OPAQUE and "before" in value
+        return {k: _short(v, value["path"] if opaque and k in ("before", "after") else k) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_short(v) for v in value]
+    return value
+
+
+def _rename(world: World, store: MemoryStore, titles: dict[str, str]) -> None:
+    world.namespaces = {i: titles.get(t, t) for i, t in world.namespaces.items()}
+
+
+def _remove_bucket(world: World, store: MemoryStore, name: str) -> None:
+    world.buckets = {k: v for k, v in world.buckets.items() if k[1] != name}
+
+
+def _remove_object(world: World, store: MemoryStore, bucket: str) -> None:
+    objects = next(v for k, v in world.buckets.items() if k[1] == bucket)
+    objects.pop(min(objects))
+
+
+_CHANGES: Final[dict[str, Callable[[World, MemoryStore, Any], object]]] = {
+    "source edited": lambda world, _, path: world.sources.update({path: digest([path, "edited"])}),
+    "source not here": lambda world, _, path: world.absent.add(path),
+    "tools upgraded": lambda world, _, version: setattr(world, "tools", version),
+    "cache cleared": lambda world, _, __: world.cache.clear(),
+    "state lost": lambda _, store, __: setattr(store, "text", ""),
+    "bucket made": lambda world, _, name: world.buckets.update({("default", name): {}}),
+    "bucket removed": _remove_bucket,
+    "object removed from": _remove_object,
+    "namespace made": lambda world, _, title: world.namespaces.update({"somebody-elses": title}),
+    "namespace renamed": _rename,
+    "Worker made": lambda world, _, name: world.scripts.update({name: Script()}),
+    "Worker removed": lambda world, _, name: world.scripts.pop(name),
+    "address closed": lambda world, _, name: setattr(world.scripts[name], "public", False),
+}
+"""What may happen outside a run; the value says to what."""

@@ -1,0 +1,63 @@
+"""One transition after another, killed before and after every single effect and every write of state."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from edgespec.spec.models import EdgeModel
+from tests.property.test_converges import check_settled, fresh
+from tests.world import Crash, MemoryStore, World, apply, spec
+
+Specs = tuple[EdgeModel, ...]
+
+EU = {"jurisdiction": "eu", "match": {"continents": ["EU"]}}
+RICH: Specs = (
+    spec(
+        "alpha",
+        regions={"default": "world", "shards": {"world": {"location": "wnam"}, "eu": EU}},
+        cache={"weights": {"kv": {"pin": ["tokenizer"]}}},
+    ),
+    spec("beta", cache={"weights": {"tiers": ["memory"]}}, regions={"shards": {"world": {"location": "wnam"}}}),
+)
+MOVED: Specs = (
+    spec(
+        "alpha",
+        model={"source": "./models/two"},
+        regions={"shards": {"world": {"location": "enam"}}},
+        cache={"weights": {"kv": {"pin": ["model", "tokenizer"]}}},
+    ),
+    spec("gamma", cache={"weights": {"tiers": ["memory"]}}),
+)
+NOTHING: Specs = ()
+
+
+def after(*history: Specs) -> MemoryStore:
+    world = World()
+    store = MemoryStore(world)
+    for specs in history:
+        assert not apply(world, store, specs).diagnostics.has_errors
+    return store
+
+
+@pytest.mark.parametrize(
+    ("before", "wanted"),
+    [(NOTHING, RICH), (RICH, MOVED), (MOVED, RICH), (RICH, NOTHING)],
+    ids=["create", "move", "move back", "destroy"],
+)
+def test_killed_anywhere(before: Specs, wanted: Specs) -> None:
+    start = after(before)
+    whole = copy.deepcopy(start)
+    whole.world.ticks = 0
+    apply(whole.world, whole, wanted)
+    assert whole.world.ticks > 20
+    ends = {id(specs): fresh(specs) for specs in (before, wanted)}
+    for moment in range(whole.world.ticks):
+        killed = copy.deepcopy(start)
+        killed.world.ticks, killed.world.crash_at = 0, moment
+        with pytest.raises(Crash):
+            apply(killed.world, killed, wanted)
+        for last in (wanted, before):  # the next run goes on, or somebody has taken the change back
+            store = copy.deepcopy(killed)
+            check_settled(store.world, store, last, ends[id(last)])
