@@ -232,7 +232,7 @@ def _frequencies(cos: Array, sin: Array) -> Array:
             exact = 1.0 / (candidate ** (np.arange(half) / half)) if candidate > 1 else rough
             if np.allclose(exact, rough, rtol=2e-5):
                 return exact.astype(np.float32)
-    return rough.astype(np.float32)
+    return np.asarray(rough, dtype=np.float32)
 
 
 def _rotates(region: Region, axis: int, sample: int, rotated: int, frequencies: Array, scale: float) -> bool:

@@ -224,7 +224,7 @@ def _gather_nd(step: Step, inputs: Sequence[Maybe]) -> Array:
     x, at = _value(inputs, 0), _value(inputs, 1).astype(np.int64)
     batch = int(step.attributes.get("batch_dims", 0))
     if batch == 0:
-        return x[tuple(np.moveaxis(at, -1, 0))]
+        return np.asarray(x[tuple(np.moveaxis(at, -1, 0))])
     lead = math.prod(x.shape[:batch])
     flat, rows = x.reshape(lead, *x.shape[batch:]), at.reshape(lead, *at.shape[batch:])
     each = np.stack([f[tuple(np.moveaxis(r, -1, 0))] for f, r in zip(flat, rows, strict=True)])
@@ -297,7 +297,7 @@ def _one_hot(step: Step, inputs: Sequence[Maybe]) -> Array:
     if int(step.attributes.get("axis", -1)) != -1:
         raise ValueError("an axis other than the last")
     hit = np.arange(int(depth.ravel()[0])) == at[..., None]
-    return np.where(hit, values[1], values[0])
+    return np.asarray(np.where(hit, values[1], values[0]))
 
 
 def softmax(x: Array, axis: int = -1) -> Array:

@@ -156,7 +156,7 @@ def _scale_into_attention(op: Op, uses: Uses) -> Op | None:
         operand: Slice = getattr(op, side)
         writer = uses.writer.get(operand.register)
         if isinstance(writer, Affine) and writer.weight is None and writer.bias is None and uses.is_whole(operand):
-            return replace(op, scale=op.scale * writer.factor, **{side: writer.x})
+            return with_operands(replace(op, scale=op.scale * writer.factor), {side: writer.x})
     return None
 
 
@@ -277,15 +277,15 @@ def _join(draft: Draft, group: list[Linear]) -> None:
     joined = Linear(out=register, x=group[0].x, weight=stack([op.weight for op in group]), bias=bias)
     first = min(draft.ops.index(op) for op in group)
     ops: list[Op] = []
-    for i, op in enumerate(draft.ops):
+    for i, one in enumerate(draft.ops):
         if i == first:
             ops.append(joined)
-        if op.out in places:
+        if one.out in places:
             continue
         moved = {
-            n: Slice(register, places[x.register] + x.offset, x.width) for n, x in reads(op) if x.register in places
+            n: Slice(register, places[x.register] + x.offset, x.width) for n, x in reads(one) if x.register in places
         }
-        ops.append(with_operands(op, moved))
+        ops.append(with_operands(one, moved))
     draft.ops[:] = ops
 
 
