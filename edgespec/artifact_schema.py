@@ -30,14 +30,14 @@ class ModelDocument(_Document):
     inputs: list[str]
     output: Literal["logits", "embedding"]
     dimensions: int = Field(ge=1)
-    quantization: Literal["none", "int8"]
+    quantization: Literal["none", "fp16", "int8", "int4"]
 
 
 class ArtifactDocument(_Document):
     """A manifest: its SHA-256, as canonical JSON, is the artifact's digest."""
 
     format: Literal["edgespec.artifact/v1"]
-    engine: Literal["onnxruntime"]
+    engine: Literal["edge", "onnxruntime"]
     task: Annotated[TextClassification | KeywordExtraction | Embedding, Field(discriminator="type")]
     model: ModelDocument
     files: dict[str, FileDocument]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -42,25 +43,31 @@ class Module:
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
-    modules: tuple[Module, ...]
+class Bundles:
+    """The Worker's modules for each engine: an artifact is uploaded with its own engine's and no other's."""
+
+    by_engine: Mapping[str, tuple[Module, ...]]
 
     @property
     def facts(self) -> BundleFacts:
-        files = [[m.name, m.content_type, m.sha256] for m in self.modules]
-        return BundleFacts(digest(files), sum(m.size for m in self.modules), COMPATIBILITY_DATE)
+        files = {e: [[m.name, m.content_type, m.sha256] for m in ms] for e, ms in self.by_engine.items()}
+        sizes = {e: sum(m.size for m in ms) for e, ms in self.by_engine.items()}
+        return BundleFacts(digest(files), sizes, COMPATIBILITY_DATE)
 
 
-def bundle() -> Bundle:
-    """The Worker's modules; raises when they were not built."""
+def bundles() -> Bundles:
+    """The Worker's modules by engine; raises when they were not built."""
     folder = _folder("worker", "worker_runtime/dist")
     try:
-        listed = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["files"]
+        listed = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["bundles"]
     except FileNotFoundError:
         detail = f"{folder} has no built Worker. In a checkout run scripts/setup; otherwise reinstall edgespec."
         raise EdgespecError(error("ES403", "The Worker's bundle is missing", detail)) from None
-    modules = (Module(f["name"], f["type"], folder / f["name"], f["sha256"], f["size"]) for f in listed)
-    return Bundle(tuple(modules))
+    return Bundles({engine: tuple(_module(folder / engine, f) for f in files) for engine, files in listed.items()})
+
+
+def _module(folder: Path, listed: dict[str, Any]) -> Module:
+    return Module(listed["name"], listed["type"], folder / listed["name"], listed["sha256"], listed["size"])
 
 
 def module_bytes(module: Module) -> bytes:

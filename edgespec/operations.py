@@ -114,21 +114,20 @@ def plan(session: Session, names: tuple[str, ...] = (), *, destroy: bool = False
     _check_owner(state, workspace)
     specs = [] if destroy and not names else [s for s in workspace.specs if not (destroy and s.name in names)]
     facts, warnings = _facts(session, state, specs)
-    bundle = assets.bundle()
-    desired = compile_specs(workspace.project.name, workspace.environment, specs, facts, bundle.facts)
+    bundles = assets.bundles()
+    desired = compile_specs(workspace.project.name, workspace.environment, specs, facts, bundles.facts)
     only = frozenset(names) if names else None
     with contextlib.ExitStack() as on_failure:
         account = connect(session)
         on_failure.callback(account.close)
         live = Live(account)
-        providers = _providers(session, account, live, bundle)
+        providers = _providers(session, account, live, bundles)
         refreshed = refresh(state, desired, providers)
         made = make_plan(
             desired, state, refreshed, spec_digest=workspace.spec_digest, only=only, destroy=destroy
         ).unwrap()
         on_failure.pop_all()
-    stages = {Address(model.TYPE.name, name): f.build.stages for name, f in facts.items()}
-    made = replace(made, stages=stages)
+    made = replace(made, builds={Address(model.TYPE.name, name): f.build for name, f in facts.items()})
     document = plan_file.to_document(
         made,
         project=workspace.project.name,
@@ -191,7 +190,8 @@ def _remembered(facts: BuildFacts, spec: EdgeModel, state: State | None) -> Buil
     record = state.get(model.address(spec)) if state else None
     if record is None or facts.inputs["source_digest"] is not UNKNOWN or record.inputs["source"] != spec.model.source:
         return facts
-    inputs: dict[str, Value] = {**facts.inputs, "source_digest": record.inputs["source_digest"]}
+    remembered = {name: record.inputs.get(name, UNKNOWN) for name in ("source_digest", "engine")}
+    inputs: dict[str, Value] = {**facts.inputs, **remembered}
     return replace(facts, inputs=inputs)
 
 
@@ -227,7 +227,7 @@ def connect(session: Session) -> Account:
     return Account(Endpoints(target.account, target.api_base_url, token, target.s3_base_url))
 
 
-def _providers(session: Session, account: Account, live: Live, bundle: assets.Bundle) -> dict[str, Provider]:
+def _providers(session: Session, account: Account, live: Live, bundles: assets.Bundles) -> dict[str, Provider]:
     workspace = session.workspace
     models = ModelProvider(workspace.root, session.cache, session.specs)
     owner = f"edgespec:{workspace.project.name}/{workspace.environment}"
@@ -238,7 +238,7 @@ def _providers(session: Session, account: Account, live: Live, bundle: assets.Bu
         "weights": WeightsProvider(account, live, models.blobs),
         "kv_namespace": KvNamespaceProvider(account, live),
         "kv_pins": KvPinsProvider(account, live, models.blobs),
-        "worker": WorkerProvider(account, live, bundle, owner),
+        "worker": WorkerProvider(account, live, bundles, owner),
         "deployment": DeploymentProvider(account, live, measure),
     }
 

@@ -15,6 +15,8 @@ from edgespec.build import sources
 from edgespec.build.cache import Cache, Entry, InputFile
 from edgespec.build.events import BuildEvent, Progress
 from edgespec.build.problems import fail
+from edgespec.build.engines import ONNXRUNTIME, Choice, choose
+from edgespec.build.stages import compile as compile_stage
 from edgespec.build.stages import export, fetch, head, pack, quantize
 from edgespec.build.stages.stage import Run, Stage
 from edgespec.resources.facts import BuildFacts, StageFacts
@@ -23,7 +25,14 @@ from edgespec.values import UNKNOWN, Value, digest
 
 __all__ = ["BuildEvent", "Pipeline"]
 
-STAGES: Final[tuple[Stage, ...]] = (fetch.STAGE, export.STAGE, head.STAGE, quantize.STAGE, pack.STAGE)
+STAGES: Final[tuple[Stage, ...]] = (
+    fetch.STAGE,
+    export.STAGE,
+    head.STAGE,
+    compile_stage.STAGE,
+    quantize.STAGE,
+    pack.STAGE,
+)
 TOOLS: Final = ("numpy", "onnx", "onnxruntime", "tokenizers")
 
 
@@ -44,13 +53,12 @@ class Pipeline:
         self._check_pairing(spec)
         train = self._train(spec)
         files = sources.find(spec.model.source, self.root, self._cache)
-        inputs = self._inputs(spec, files, train)
-        stages = stages_of(spec)
         if files is None:
             self._cache.save()
-            return BuildFacts(inputs, None, tuple(StageFacts(s.name, None, cached=False) for s in stages), None)
+            return self._unfetched(spec, train)
+        run, inputs, choice = self._prepare(spec, files, train)
+        stages = stages_of(spec, choice.name)
         keys = keys_of(stages, inputs)
-        run = Run(spec, files, train, self._cache, self._progress)
         todo = self._plan(run, stages, keys)
         for stage in stages:
             if stage.name in todo:
@@ -58,16 +66,30 @@ class Pipeline:
         self._cache.save()
         facts = tuple(StageFacts(s.name, keys[s.name], cached=s.name not in todo) for s in stages)
         manifest = self._manifest(run.entries.get("pack"))
-        return BuildFacts(inputs, _whole_key(stages, inputs), facts, manifest)
+        return BuildFacts(inputs, _whole_key(stages, inputs), facts, manifest, choice.reason)
+
+    def _unfetched(self, spec: EdgeModel, train: InputFile | None) -> BuildFacts:
+        """What is known of a model whose package is not on this machine."""
+        inputs = self._inputs(spec, None, train, UNKNOWN)
+        stages = stages_of(spec, spec.worker.engine)
+        return BuildFacts(inputs, None, tuple(StageFacts(s.name, None, cached=False) for s in stages), None)
+
+    def _prepare(
+        self, spec: EdgeModel, files: sources.ModelFiles, train: InputFile | None
+    ) -> tuple[Run, Mapping[str, Value], Choice]:
+        """The run, its inputs with the engine among them, and why that engine."""
+        run = Run(spec, files, train, self._cache, self._progress)
+        choice = choose(run, self._inputs(spec, files, train, UNKNOWN))
+        return run, self._inputs(spec, files, train, choice.name), choice
 
     def build(self, spec: EdgeModel) -> Manifest:
         """Runs what is not in the cache. Killed at any moment, it leaves whole results or none."""
         self._check_pairing(spec)
         train = self._train(spec)
         files = self._fetch(spec)
-        stages = stages_of(spec)
-        keys = keys_of(stages, self._inputs(spec, files, train))
-        run = Run(spec, files, train, self._cache, self._progress)
+        run, inputs, choice = self._prepare(spec, files, train)
+        stages = stages_of(spec, choice.name)
+        keys = keys_of(stages, inputs)
         todo = self._plan(run, stages, keys)
         for stage in stages:
             if stage.name in todo:
@@ -125,7 +147,7 @@ class Pipeline:
         return sources.in_package(install(package, self._cache, self._progress), package, self._cache)
 
     def _inputs(
-        self, spec: EdgeModel, files: sources.ModelFiles | None, train: InputFile | None
+        self, spec: EdgeModel, files: sources.ModelFiles | None, train: InputFile | None, engine: Value
     ) -> Mapping[str, Value]:
         """Everything that the artifact depends on, as a person reads it in a plan."""
         fitted: Value = None
@@ -137,7 +159,8 @@ class Pipeline:
             "source_digest": files.digest if files else UNKNOWN,
             "head": fitted,
             "task": spec.task.model_dump(mode="json"),
-            "quantization": spec.quantization.method,
+            "quantization": _quantization(spec),
+            "engine": engine,
             "chunk": spec.cache.weights.kv.chunk,
             "tools": {name: _version(name) for name in TOOLS},
         }
@@ -173,8 +196,17 @@ class Pipeline:
         return Manifest.decode(raw) if raw else None
 
 
-def stages_of(spec: EdgeModel) -> tuple[Stage, ...]:
-    return tuple(s for s in STAGES if s.name != "head" or spec.head is not None)
+def stages_of(spec: EdgeModel, engine: str) -> tuple[Stage, ...]:
+    """The stages of a build for one engine; `auto`, before it is resolved, is taken for the engine edge."""
+    other = "compile" if engine == ONNXRUNTIME else "quantize"
+    left_out = {other} if spec.head is not None else {other, "head"}
+    return tuple(s for s in STAGES if s.name not in left_out)
+
+
+def _quantization(spec: EdgeModel) -> str:
+    """`int8`, or `int4/32` with its group."""
+    method = spec.quantization.method
+    return f"{method}/{spec.quantization.group_size}" if method == "int4" else method
 
 
 def keys_of(stages: tuple[Stage, ...], inputs: Mapping[str, Value]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from edgespec.address import Address
 from edgespec.resources.base import DesiredState, FieldChange
-from edgespec.resources.facts import StageFacts
+from edgespec.resources.facts import BuildFacts
 from edgespec.state.model import Key, State
 from edgespec.values import Inputs, Outputs
 
@@ -93,8 +93,8 @@ class Plan:
     desired: DesiredState
     changes: tuple[Change, ...]
     steps: tuple[Step, ...]
-    stages: Mapping[Address, tuple[StageFacts, ...]] = field(default_factory=dict)
-    """For each model: its pipeline, and what of it is in the cache."""
+    builds: Mapping[Address, BuildFacts] = field(default_factory=dict)
+    """For each model: its pipeline, what of it is in the cache, which engine and why."""
 
     @property
     def is_empty(self) -> bool:

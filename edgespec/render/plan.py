@@ -9,7 +9,7 @@ from edgespec.address import Address
 from edgespec.plan.model import Action, Change, Plan, Reason
 from edgespec.render.text import Line, Span, line, show
 from edgespec.resources.compile import TYPES
-from edgespec.resources.facts import StageFacts
+from edgespec.resources.facts import BuildFacts
 from edgespec.spec.units import format_size
 from edgespec.values import Inputs, Value, is_known
 
@@ -48,7 +48,7 @@ def render(plan: Plan, project: str, environment: str) -> list[Line]:
         return [line(Span(f"{project} in {environment}: no changes. What is live is what the specs ask for.", "green"))]
     lines = [title, ()]
     for change in sorted(changes, key=lambda c: _ORDER.index(c.action)):  # in the order of the graph within each
-        lines += _change(change, plan.stages)
+        lines += _change(change, plan.builds)
     return lines
 
 
@@ -65,7 +65,7 @@ def summary(plan: Plan) -> str:
     return ", ".join(parts) or "no changes"
 
 
-def _change(change: Change, stages: Mapping[Address, tuple[StageFacts, ...]]) -> Iterator[Line]:
+def _change(change: Change, builds: Mapping[Address, BuildFacts]) -> Iterator[Line]:
     sign, colour = _SIGNS[change.action]
     why = f"  ({_WHY[change.reason]})" if change.reason in _WHY else ""
     yield line("  ", Span(f"{sign:>3} ", colour), Span(str(change.key), "bold"), Span(why, "dim"))
@@ -83,8 +83,8 @@ def _change(change: Change, stages: Mapping[Address, tuple[StageFacts, ...]]) ->
             before, after = show(f.path, f.before, opaque=hidden), show(f.path, f.after, opaque=hidden)
             mark = Span("  forces replacement", "magenta") if f.replaces else Span("")
             yield (*_field(f.path, f"{before} -> {after}"), mark)
-    if change.action is not Action.DELETE and change.address.type == "model":
-        yield _stages(stages.get(change.address, ()))
+    if change.action is not Action.DELETE and (build := builds.get(change.address)) is not None:
+        yield from _build(build)
     yield ()
 
 
@@ -98,19 +98,23 @@ def _field(name: str, text: str) -> Line:
     return line(_INDENT, Span(f"{name:<28} ", "dim"), text)
 
 
-def _stages(stages: tuple[StageFacts, ...]) -> Line:
-    cached = [s.name for s in stages if s.cached]
-    todo = [s.name for s in stages if not s.cached]
+def _build(build: BuildFacts) -> Iterator[Line]:
+    """Which engine and why; which stages run and which are cached."""
+    reason = f": {build.engine_reason}" if build.engine_reason else ""
+    yield _field("engine", f"{show('engine', build.inputs['engine'])}{reason}")
+    cached = [s.name for s in build.stages if s.cached]
+    todo = [s.name for s in build.stages if not s.cached]
     parts = [f"run {', '.join(todo)}"] if todo else []
     parts += [f"cached {', '.join(cached)}"] if cached else []
-    return _field("stages", "; ".join(parts) or "(none)")
+    yield _field("stages", "; ".join(parts) or "(none)")
 
 
 def _flatten(type_: str, inputs: Inputs) -> Iterator[tuple[str, Value]]:
     opaque = TYPES[type_].opaque
+    told = {"engine"} if type_ == "model" else set()  # with its reason, from the build
 
     def walk(path: str, value: Value) -> Iterator[tuple[str, Value]]:
-        if path in _QUIET or value is None or value in ([], ""):
+        if path in _QUIET or path in told or value is None or value in ([], ""):
             return
         if path in opaque:
             yield from _opaque(path, value)

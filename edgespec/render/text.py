@@ -36,7 +36,7 @@ def plain(lines: list[Line]) -> str:
     return "\n".join("".join(s.text for s in row) for row in lines)
 
 
-_BUILT = frozenset({"artifact", "blobs", "manifest", "size", "source_digest"})
+_BUILT = frozenset({"artifact", "blobs", "engine", "manifest", "size", "source_digest"})
 _LONG = 72
 
 

@@ -12,7 +12,7 @@ from edgespec.values import Value
 @dataclass(frozen=True, slots=True)
 class StageFacts:
     name: str
-    """fetch, head, export, quantize, pack."""
+    """fetch, export, head, compile or quantize, pack."""
     key: str | None
     """Cache key, SHA-256 in hex; None when an input is not on this machine yet."""
     cached: bool
@@ -31,6 +31,8 @@ class BuildFacts:
     stages: tuple[StageFacts, ...]
     manifest: Manifest | None
     """The artifact, when every stage is in the cache."""
+    engine_reason: str = ""
+    """Why the engine among `inputs` was chosen, as a sentence's end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,8 @@ class BundleFacts:
     """The Worker's code that this edgespec carries."""
 
     digest: str
-    size: int
-    """Bytes of all modules."""
+    """Over the modules of every engine."""
+    sizes: Mapping[str, int]
+    """Engine -> bytes of all its modules."""
     compatibility_date: str
     compatibility_flags: tuple[str, ...] = ()

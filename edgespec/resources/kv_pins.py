@@ -14,7 +14,11 @@ TYPE = ResourceType(
     opaque=frozenset({"manifest"}),
 )
 
-FILES = {"tokenizer": ("tokenizer.json", "tokenizer_config.json"), "model": ("model.onnx",)}
+FILES = {
+    "tokenizer": ("tokenizer.bin", "tokenizer.json", "tokenizer_config.json"),
+    "model": ("model.edge", "model.onnx"),
+}
+"""What a pin names; an artifact has those of its engine."""
 
 
 def address(spec: EdgeModel) -> Address:

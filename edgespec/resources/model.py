@@ -23,6 +23,7 @@ def outputs(manifest: Manifest) -> Outputs:
     """What later resources use of an artifact: its digest, the manifest itself, and the blobs that make it up."""
     blobs = sorted({*manifest.chunks, Chunk(manifest.digest, len(manifest.encode()))})
     return {
+        "engine": manifest.engine,
         "artifact": manifest.digest,
         "size": manifest.size,
         "manifest": manifest.to_json(),

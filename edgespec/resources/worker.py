@@ -68,7 +68,7 @@ def desired(
         "bundle": bundle.digest,
         "compatibility_date": bundle.compatibility_date,
         "compatibility_flags": sorted(bundle.compatibility_flags),
-        "engine": "onnxruntime",
+        "engine": Ref(model, "engine"),
         "config": _config(spec),
         "artifact": Ref(model, "artifact"),
         "manifest": Ref(model, "manifest"),

@@ -46,7 +46,7 @@ def _is_safe(url: str) -> bool:
 
 def check_spec(spec: EdgeModel, node: Node, project: Project) -> list[Diagnostic]:
     """Every broken rule of one spec."""
-    rules = (_names, _source, _pipeline, _regions, _cache, _quality, _plan)
+    rules = (_names, _source, _pipeline, _quantization, _regions, _cache, _quality, _plan)
     return [d for rule in rules for d in rule(spec, node, project)]
 
 
@@ -88,6 +88,19 @@ def _pipeline(spec: EdgeModel, node: Node, project: Project) -> Iterator[Diagnos
     if heads and not isinstance(spec.task, TextClassification):
         detail = f"A head gives labels; the task {spec.task.type} has none. Remove the stage."
         yield error("ES144", "A head without labels", detail, source=place(node, ("model", "pipeline", heads[0])))
+
+
+def _quantization(spec: EdgeModel, node: Node, project: Project) -> Iterator[Diagnostic]:
+    method = spec.quantization.method
+    if spec.worker.engine == "onnxruntime" and method not in ("none", "int8"):
+        detail = f"`{method}` needs the engine edge: onnxruntime runs none and int8. Set `worker: {{engine: auto}}`."
+        yield error("ES157", "The engine cannot run this", detail, source=place(node, ("quantization", "method")))
+    written = node.child("quantization")
+    if method != "int4" and written is not None and written.child("group_size") is not None:
+        detail = f"`group_size` belongs to int4; `{method}` has one scale for each row of weights. Remove it."
+        yield error(
+            "ES158", "An option of another method", detail, source=key_place(node, ("quantization", "group_size"))
+        )
 
 
 def _regions(spec: EdgeModel, node: Node, project: Project) -> Iterator[Diagnostic]:
@@ -175,8 +188,8 @@ def _quality(spec: EdgeModel, node: Node, project: Project) -> Iterator[Diagnost
 def _plan(spec: EdgeModel, node: Node, project: Project) -> Iterator[Diagnostic]:
     if spec.worker.plan == "free":
         detail = (
-            f"The free plan stops a request after {limits.FREE_CPU_MS} ms of CPU. onnxruntime-web needs more than that "
-            "for models the size of MiniLM; measure before you rely on it, or set `plan: paid`."
+            f"The free plan stops a request after {limits.FREE_CPU_MS} ms of CPU. Whether this model fits depends on its "
+            "size and its texts: measure it with `edgespec bench`, or set `plan: paid`."
         )
         yield warning("ES155", "CPU may not fit the free plan", detail, source=place(node, ("worker", "plan")))
     if spec.cache.weights.memory > limits.ISOLATE_MEMORY // 2 + 3 * limits.MIB:

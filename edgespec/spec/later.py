@@ -10,7 +10,6 @@ _LATER: Final[dict[str, dict[str, str]]] = {
         "model.pipeline.*.distill": "distillation",
         "model.pipeline.*.prune": "pruning",
         "quantization.bits": "quantisation by bits",
-        "quantization.group_size": "quantisation by groups",
         "quantization.calibration": "calibrated quantisation",
         "regions.shards.*.model": "a variant of the model for one shard",
         "regions.shards.*.match.languages": "choosing a shard by language",
@@ -38,9 +37,8 @@ _LATER: Final[dict[str, dict[str, str]]] = {
 
 _LATER_VALUES: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "EdgeModel": {
-        "quantization.method": ("fp16", "int4", "gptq", "awq", "bnb"),
+        "quantization.method": ("gptq", "awq", "bnb"),
         "cache.weights.tiers.*": ("edge",),
-        "worker.engine": ("edge",),
         "task.type": ("token-classification",),
     },
     "Project": {"environments.*.state.type": ("r2",)},

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
 from edgespec import limits
 from edgespec.spec.codes import COUNTRIES
@@ -124,7 +124,15 @@ Task = Annotated[TextClassification | KeywordExtraction | Embedding, Field(discr
 
 
 class Quantization(Strict):
-    method: Literal["none", "int8"] = "int8"
+    method: Literal["none", "fp16", "int8", "int4"] = "int8"
+    """fp16 and int4 are the engine edge's; onnxruntime runs none and int8."""
+    group_size: Literal[32, 64, 128] = 32
+    """int4 only: how many weights of a row share a scale."""
+
+    @field_validator("group_size", mode="before")
+    @classmethod
+    def _number(cls, value: object) -> object:
+        return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
 
 
 class Match(Strict):
@@ -176,7 +184,8 @@ class Cache(Strict):
 
 
 class WorkerOptions(Strict):
-    engine: Literal["auto", "onnxruntime"] = "auto"
+    engine: Literal["auto", "edge", "onnxruntime"] = "auto"
+    """`auto` takes the engine edge where it covers the model's graph, else onnxruntime."""
     plan: Literal["free", "paid"] = "paid"
     """The Workers plan whose limits `plan` checks."""
 

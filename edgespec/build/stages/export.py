@@ -25,7 +25,7 @@ def wants_classifier(spec: EdgeModel) -> bool:
     return isinstance(spec.task, TextClassification) and spec.head is None
 
 
-def _depends(inputs: Inputs) -> Inputs:
+def depends(inputs: Inputs) -> Inputs:
     task = part(inputs, "task")
     if task["type"] == "text-classification" and inputs["head"] is None:
         return {"output": "logits", "labels": task["labels"]}
@@ -123,7 +123,7 @@ def no_classifier(source: str) -> Exception:
     )
 
 
-def _from_graph(run: Run) -> ModelProto:
+def from_graph(run: Run) -> ModelProto:
     from edgespec.build import onnx_import
 
     source, tokenizer = run.spec.model.source, run.files.tokenizer.read()
@@ -182,7 +182,7 @@ def _run(run: Run) -> Result:
 
     source = run.spec.model.source
     run.say("export", f"writing {source} as ONNX")
-    model = _from_graph(run) if run.files.is_onnx else _from_weights(run, _read_config(run))
+    model = from_graph(run) if run.files.is_onnx else _from_weights(run, _read_config(run))
     if model.ByteSize() > PROTOBUF_LIMIT:
         raise fail("ES516", f"{source} takes {model.ByteSize()} bytes in float32; ONNX files end at 2 GiB.")
     notes = {
@@ -193,4 +193,4 @@ def _run(run: Run) -> Result:
     return Result({"model.onnx": encode(model)}, notes)
 
 
-STAGE = Stage("export", 1, ("fetch",), _depends, _run, _check, ("onnx",))
+STAGE = Stage("export", 1, ("fetch",), depends, _run, _check, ("onnx",))

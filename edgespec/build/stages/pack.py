@@ -7,10 +7,12 @@ from typing import Any, Final
 
 from edgespec.artifact import Chunk, FileEntry, Manifest, ModelInfo, split
 from edgespec.build.problems import fail
+from edgespec.build.stages.joined import joined
 from edgespec.build.stages.stage import Inputs, Result, Run, Stage
 from edgespec.values import canonical_json, sha256_hex
 
-ENGINE: Final = "onnxruntime"
+EDGE: Final = "edge"
+ONNXRUNTIME: Final = "onnxruntime"
 TOKENIZER_KEYS: Final = (
     "additional_special_tokens", "bos_token", "clean_up_tokenization_spaces", "cls_token",
     "do_lowercase_and_remove_accent", "eos_token", "mask_token", "pad_token", "remove_space", "sep_token", "unk_token",
@@ -19,7 +21,7 @@ TOKENIZER_KEYS: Final = (
 
 
 def _depends(inputs: Inputs) -> Inputs:
-    return {k: inputs[k] for k in ("task", "quantization", "chunk", "source_digest")}
+    return {k: inputs[k] for k in ("task", "quantization", "engine", "chunk", "source_digest")}
 
 
 def pack_tokenizer(data: bytes) -> bytes:
@@ -49,40 +51,54 @@ def _token(value: Any) -> Any:
     return value["content"] if isinstance(value, dict) and "content" in value else value
 
 
-def _model(run: Run) -> bytes:
-    raw = run.output("quantize", "model.onnx")
+def _model(run: Run, engine: str) -> tuple[str, bytes]:
+    """The model's file: a program for the engine edge, an ONNX graph for onnxruntime."""
+    if engine == EDGE:
+        return "model.edge", run.output("compile", "model.edge")
     if "head" not in run.entries:
-        return raw
-    import numpy as np
-    import onnx
+        return "model.onnx", run.output("quantize", "model.onnx")
+    from edgespec.build.graph import encode
 
-    from edgespec.build.graph import encode, join_head
-
-    kernel = np.frombuffer(run.output("head", "kernel"), "<f4").reshape(run.notes("head")["shape"])
-    bias = np.frombuffer(run.output("head", "bias"), "<f4")
-    return encode(join_head(onnx.load_from_string(raw), kernel, bias))
+    return "model.onnx", encode(joined(run, "quantize"))
 
 
-def _check_tokenizer(run: Run, tokenizer: bytes, model: bytes) -> None:
+def _tokenizer(run: Run, tokenizer: bytes) -> dict[str, bytes]:
+    """Tables that the Worker reads in place, or the JSON files where no tables can stand for them."""
+    from edgespec.engine.tokenizer_tables import FILE, compile_tokenizer
+
+    compiled = compile_tokenizer(json.loads(tokenizer))
+    if compiled.data is not None:
+        return {FILE: compiled.data}
+    run.say("pack", f"the tokenizer stays JSON: no tables for {', '.join(compiled.uncovered)}")
+    config = run.files.tokenizer_config
+    return {
+        "tokenizer.json": tokenizer,
+        "tokenizer_config.json": pack_tokenizer_config(config.read() if config else None),
+    }
+
+
+def _check(run: Run, engine: str, tokenizer: bytes, model: bytes) -> None:
     """Loads both and runs one text through them: what cannot work here cannot work in a Worker."""
     from edgespec.build.embed import TextEncoder, read_tokenizer
 
-    out = TextEncoder(model, read_tokenizer(tokenizer, run.spec.task.max_tokens)).run("edgespec")
+    reader = read_tokenizer(tokenizer, run.spec.task.max_tokens)
+    if engine == EDGE:
+        from edgespec.engine import reference
+
+        out = reference.run(model, [reader.encode("edgespec").ids])[0]
+    else:
+        out = TextEncoder(model, reader).run("edgespec")
     if out.ndim != 1:
         source = run.spec.model.source
         raise fail("ES514", f"the model of {source} gives {out.ndim + 1} dimensions, not [batch, columns].")
 
 
 def _run(run: Run) -> Result:
-    model = _model(run)
-    files = {
-        "model.onnx": model,
-        "tokenizer.json": pack_tokenizer(run.files.tokenizer.read()),
-        "tokenizer_config.json": pack_tokenizer_config(
-            run.files.tokenizer_config.read() if run.files.tokenizer_config else None
-        ),
-    }
-    _check_tokenizer(run, files["tokenizer.json"], model)
+    engine = EDGE if "compile" in run.entries else ONNXRUNTIME
+    name, model = _model(run, engine)
+    tokenizer = pack_tokenizer(run.files.tokenizer.read())
+    _check(run, engine, tokenizer, model)
+    files = {name: model, **_tokenizer(run, tokenizer)}
     outputs: dict[str, bytes | memoryview] = {}
     entries = {}
     for name, data in files.items():
@@ -90,7 +106,7 @@ def _run(run: Run) -> Result:
         chunks = tuple(Chunk(sha256_hex(bytes(p)), len(p)) for p in pieces)
         outputs |= {f"chunk/{c.sha256}": p for c, p in zip(chunks, pieces, strict=True)}
         entries[name] = FileEntry(sha256_hex(data), len(data), chunks)
-    notes = run.notes("quantize")
+    notes = run.notes("compile" if engine == EDGE else "quantize")
     task = run.spec.task.model_dump(mode="json")
     info = ModelInfo(
         inputs=tuple(notes["inputs"]),
@@ -98,9 +114,9 @@ def _run(run: Run) -> Result:
         dimensions=run.notes("head")["shape"][1] if "head" in run.entries else notes["columns"],
         quantization=run.spec.quantization.method,
     )
-    manifest = Manifest(ENGINE, task, info, entries)
+    manifest = Manifest(engine, task, info, entries)
     run.say("pack", f"{manifest.digest[:12]}: {manifest.size} bytes in {len(manifest.chunks)} chunks")
     return Result({"manifest.json": manifest.encode(), **outputs})
 
 
-STAGE = Stage("pack", 1, ("quantize", "head"), _depends, _run, tools=("onnx",))
+STAGE = Stage("pack", 2, ("quantize", "compile", "head"), _depends, _run, tools=("onnx",))

@@ -57,7 +57,9 @@ class ModelProvider:
                     f"The artifact {artifact[:12]} is not in this machine's cache, and building {name} again gives "
                     f"{manifest.digest[:12]}: its inputs or tools differ from those it was built with. Run plan again."
                 )
-                raise EdgespecError(error("ES534", "The artifact cannot be made again", detail, address=f"model/{name}"))
+                raise EdgespecError(
+                    error("ES534", "The artifact cannot be made again", detail, address=f"model/{name}")
+                )
 
         def path_of(sha256: str) -> Path:
             found = pipeline.blob(sha256)

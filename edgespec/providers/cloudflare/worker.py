@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from edgespec.address import Address
-from edgespec.assets import Bundle, module_bytes
+from edgespec.assets import Bundles, module_bytes
 from edgespec.providers.base import AlreadyExistsError, Observed, Progress
 from edgespec.providers.cloudflare.account import Account, api_errors
 from edgespec.providers.cloudflare.live import Live
@@ -22,11 +22,11 @@ MAIN: Final = "worker.js"
 
 
 class WorkerProvider:
-    def __init__(self, account: Account, live: Live, bundle: Bundle, owner: str) -> None:
+    def __init__(self, account: Account, live: Live, bundles: Bundles, owner: str) -> None:
         """`owner` tags the script: which project and environment it belongs to."""
         self._account = account
         self._live = live
-        self._bundle = bundle
+        self._bundles = bundles
         self._owner = owner
 
     def read(self, record: ResourceRecord) -> Observed | None:
@@ -141,7 +141,9 @@ class WorkerProvider:
         }
 
     def _files(self, inputs: Inputs) -> list[Any]:
-        files: list[Any] = [(m.name, module_bytes(m), m.content_type) for m in self._bundle.modules]
+        files: list[Any] = [
+            (m.name, module_bytes(m), m.content_type) for m in self._bundles.by_engine[str(inputs["engine"])]
+        ]
         files.append((CONFIG, canonical_json(worker.module(inputs)).encode(), "text/plain"))
         return files
 

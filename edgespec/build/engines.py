@@ -1,0 +1,75 @@
+"""Which engine will run a model, and why: known before anything is built."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from edgespec.build.cache import Entry
+from edgespec.build.problems import fail
+from edgespec.build.stages import export
+from edgespec.build.stages.pack import EDGE, ONNXRUNTIME
+from edgespec.build.stages.stage import Inputs, Result, Run, Stage
+
+_SHOWN: Final = 3
+"""Uncovered nodes that a message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    name: str
+    reason: str
+
+
+def _coverage(run: Run) -> Result:
+    """The compiler's own word on a graph that came as ONNX; its program is not kept."""
+    from edgespec.engine.compile import compile_graph
+
+    model = export.from_graph(run)
+    compiled = compile_graph(model, quantization="none")
+    return Result({}, {"uncovered": [str(u) for u in compiled.uncovered]})
+
+
+def _depends(inputs: Inputs) -> Inputs:
+    return {**export.depends(inputs), "source_digest": inputs["source_digest"]}
+
+
+COVERAGE: Final = Stage("coverage", 1, (), _depends, _coverage, tools=("onnx",))
+
+
+def choose(run: Run, inputs: Inputs) -> Choice:
+    """The engine of `worker.engine`, `auto` resolved. Raises ES540 where the spec asks for one that cannot do it.
+
+    Encoders that edgespec exports itself are covered by construction (tests hold that); a graph that came as ONNX is
+    given to the compiler, once for each content of it.
+    """
+    spec = run.spec
+    if spec.worker.engine == ONNXRUNTIME:
+        return Choice(ONNXRUNTIME, "the spec asks for it")
+    if not run.files.is_onnx:
+        return Choice(EDGE, "it covers every operation of the encoder")
+    uncovered = _uncovered(run, inputs)
+    if not uncovered:
+        return Choice(EDGE, "it covers every operation of the graph")
+    listed = "; ".join(uncovered[:_SHOWN])
+    more = f"; and {len(uncovered) - _SHOWN} more" if len(uncovered) > _SHOWN else ""
+    if spec.worker.engine == EDGE:
+        raise fail("ES540", f"{spec.name}: the engine edge does not cover {spec.model.source}: {listed}{more}. "
+                   "Use `worker: {engine: auto}` or onnxruntime.")  # fmt: skip
+    if spec.quantization.method not in ("none", "int8"):
+        raise fail("ES541", f"{spec.name}: {spec.quantization.method} needs the engine edge, which does not cover "
+                   f"{spec.model.source}: {listed}{more}. Use int8 or none.")  # fmt: skip
+    return Choice(ONNXRUNTIME, f"the engine edge does not cover {listed}{more}")
+
+
+def _uncovered(run: Run, inputs: Inputs) -> list[str]:
+    key = COVERAGE.key(inputs, {})
+    entry = run.cache.entry(COVERAGE.name, key)
+    if entry is None:
+        entry = Entry({}, COVERAGE.run(run).notes)
+        run.cache.commit(COVERAGE.name, key, entry)
+    found: Any = entry.notes["uncovered"]
+    return list(found)
+
+
+__all__ = ["EDGE", "ONNXRUNTIME", "Choice", "choose"]

@@ -1,0 +1,28 @@
+"""compile: the exported model with its head as a program of the engine edge, its weights as small as the spec says."""
+
+from __future__ import annotations
+
+from edgespec.build.problems import fail
+from edgespec.build.stages.joined import joined
+from edgespec.build.stages.stage import Inputs, Result, Run, Stage
+
+
+def _run(run: Run) -> Result:
+    from edgespec.engine.compile import compile_graph
+
+    quantization = run.spec.quantization
+    run.say("compile", f"writing the program, weights in {quantization.method}")
+    model = joined(run, "export")
+    compiled = compile_graph(model, quantization=quantization.method, group=quantization.group_size)
+    if compiled.program is None:
+        listed = "; ".join(str(u) for u in compiled.uncovered)
+        raise fail("ES542", f"{run.spec.name}: the engine edge has nothing for {listed}. This is a bug in edgespec; "
+                   "until it is mended, use `worker: {engine: onnxruntime}`.")  # fmt: skip
+    return Result({"model.edge": compiled.program.encode()}, run.notes("export"))
+
+
+def _depends(inputs: Inputs) -> Inputs:
+    return {"quantization": inputs["quantization"]}
+
+
+STAGE = Stage("compile", 1, ("export", "head"), _depends, _run, tools=("numpy", "onnx"))

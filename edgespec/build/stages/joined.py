@@ -1,0 +1,24 @@
+"""A stage's graph with the head on it, where the pipeline fits one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from edgespec.build.stages.stage import Run
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+
+def joined(run: Run, stage: str) -> ModelProto:
+    import numpy as np
+    import onnx
+
+    from edgespec.build.graph import join_head
+
+    model = onnx.load_from_string(run.output(stage, "model.onnx"))
+    if "head" not in run.entries:
+        return model
+    kernel = np.frombuffer(run.output("head", "kernel"), "<f4").reshape(run.notes("head")["shape"])
+    bias = np.frombuffer(run.output("head", "bias"), "<f4")
+    return join_head(model, kernel, bias)
