@@ -188,7 +188,7 @@ class Lowering:
 
     def _embed(self, op: d.Embed) -> None:
         table = self.table(op.table)
-        positions = None if op.positions is None else self.table(d.Matrix(op.positions), small=True)
+        positions = None if op.positions is None else self.table(op.positions, small=True)
         types = self.vector(op.types)
         self.ops.append(
             fmt.Embed(out=self.out(op), table=table, positions=positions, position_offset=op.position_offset,
