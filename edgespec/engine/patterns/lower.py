@@ -69,9 +69,10 @@ class Lowering:
         return out
 
     def in_place(self, op: d.Norm | d.Rope) -> tuple[int, int]:
-        """Columns that the operation may overwrite: the operand's own when nobody else reads them, else a copy."""
+        """Columns that the operation may overwrite: the operand's own when nobody reads them later, else a copy."""
         register, offset = self.at(op.x)
-        others = (x for one in self.draft.ops if one is not op for _, x in d.reads(one))
+        later = self.draft.ops[self.draft.ops.index(op) + 1 :]
+        others = (x for one in later for _, x in d.reads(one))
         shared = any(
             x.register in self.places
             and self.places[x.register][0] == register

@@ -63,7 +63,7 @@ def _read_norm(region: Region) -> tuple[bool, float, Array | None, Array | None]
     x, y = _stacked(pairs)
     small, y_small = _stacked(small_pairs)
     for centred in (True, False):
-        for epsilon in [e for e in region.scalars() if 0 < e < 1e-2] or [0.0]:
+        for epsilon in (e for e in region.scalars() if 0 < e < 1e-2):
             core, core_small = _normalised(x, centred, epsilon), _normalised(small, centred, epsilon)
             gamma, beta = _fit(core, y)
             if close(core * gamma + beta, y) and close(core_small * gamma + beta, y_small, 1e-5):
