@@ -11,7 +11,7 @@ import pytest
 from edgespec.build.graph import encode, join_head
 from edgespec.build.quantization import to_int8
 from edgespec.engine.compile import compile_graph
-from edgespec.engine.format import Attention, DType, Embed, Layout, LayerNorm, Linear, PoolTokens
+from edgespec.engine.format import Attention, DType, Embed, LayerNorm, Layout, Linear, PoolTokens
 from tests.engine.models import check_float, cosine, edge_rows, error, onnx_rows, own_model, program_of, texts
 from tests.engine.wasm import Wasm
 
