@@ -146,8 +146,8 @@ def activation(r: Recogniser, name: str, step: Step) -> View | None:
 
 def _curve_of(region: Region) -> Act | None:
     left = set(_CURVES)
-    for seed in range(3):
-        x = noise(region.shape(0), seed) * 2.5
+    for seed, size in enumerate((2.0, 4.0, 20.0)):
+        x = noise(region.shape(0), seed) * size
         y = region.compute(x, 0)
         left = {act for act in left if close(y, _CURVES[act](x), 1e-6)}
         if not left:
