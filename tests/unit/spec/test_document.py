@@ -165,11 +165,12 @@ def test_a_byte_order_mark() -> None:
     assert only("\ufeffa: 1") == {"a": "1"}
 
 
+keys = st.text("ab1", min_size=1, max_size=3)
 values = st.recursive(
     st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab1", min_size=1, max_size=3), inner, max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3),
     max_leaves=12,
-)  # fmt: skip
+)
 
 
 @given(st.dictionaries(st.text("xyz", min_size=1), values, min_size=1))

@@ -179,15 +179,21 @@ def test_a_damaged_file_is_refused_and_left_alone(path: Path, content: bytes, sa
     assert path.read_bytes() == content
 
 
+RECORD = {"address": "a/b", "status": "ready", "owners": [], "depends_on": [], "inputs": {}, "outputs": {}}
+
+
 @pytest.mark.parametrize(
     "edit",
     [
-        {"resources": [{"address": "no-slash", "status": "ready", "owners": [], "depends_on": [], "inputs": {}, "outputs": {}}]},
-        {"resources": [{"address": "a/b", "status": "ready", "owners": [], "depends_on": ["x"], "inputs": {}, "outputs": {}}]},
-        {"resources": [{"address": "a/b", "status": "lost", "owners": [], "depends_on": [], "inputs": {}, "outputs": {}}]},
-        {"serial": -1}, {"serial": "1"}, {"lineage": ""}, {"more": 1},
+        {"resources": [{**RECORD, "address": "no-slash"}]},
+        {"resources": [{**RECORD, "depends_on": ["no-slash"]}]},
+        {"resources": [{**RECORD, "status": "lost"}]},
+        {"serial": -1},
+        {"serial": "1"},
+        {"lineage": ""},
+        {"more": 1},
     ],
-)  # fmt: skip
+)
 def test_a_file_that_breaks_its_schema(path: Path, edit: dict[str, Any]) -> None:
     store = store_at(path)
     with store.lock():
