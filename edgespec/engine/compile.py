@@ -21,7 +21,16 @@ from edgespec.engine.patterns.graph import BrokenModelError, Graph, Step, load
 from edgespec.engine.patterns.layout import LayoutError, View, rows
 from edgespec.engine.patterns.lower import Lowering, Precision, Quantization
 from edgespec.engine.patterns.recogniser import Recogniser
-from edgespec.engine.patterns.values import LONG, Content, Facts, LengthError, UncoveredError, learn, samples
+from edgespec.engine.patterns.values import (
+    LONG,
+    Content,
+    Facts,
+    LengthError,
+    Tokens,
+    UncoveredError,
+    learn,
+    samples,
+)
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -68,27 +77,43 @@ def compile_graph(
     if unknown:
         found = [Uncovered(s.name, s.op, f"{s.op} is not an operation of the edge engine") for s in unknown]
         return Compiled(None, tuple(found))
+    problems: list[UncoveredError] = []
     try:
-        recogniser = _recognise(graph)
-        fuse(recogniser.draft)
+        recogniser = _recognise(graph, problems)
+        if not problems:
+            fuse(recogniser.draft)
     except UncoveredError as why:
-        return Compiled(None, (_uncovered(why),))
+        problems.append(why)
+    if problems:
+        return Compiled(None, tuple(dict.fromkeys(map(_uncovered, problems))))
     program = Lowering(recogniser.draft, Precision(quantization, group)).program()
-    return Compiled(program, (), tuple(recogniser.notes))
+    return Compiled(program, (), tuple(recogniser.notes) + _padding_notes(recogniser.facts))
 
 
-def _recognise(graph: Graph) -> Recogniser:
+def _recognise(graph: Graph, problems: list[UncoveredError]) -> Recogniser:
+    """Every product in the order of the graph, so that no value is asked for from far behind; then the output."""
     facts = _facts(graph)
     recogniser = Recogniser(facts, PATTERNS)
-    for step in graph.steps:  # in order, so that no value is asked for from far behind
+    for step in graph.steps:
         anchored = step.op in ANCHORS and (step.op != "MatMul" or facts.const(step.inputs[1]) is not None)
         if anchored and isinstance(facts.values[step.outputs[0]], Content):
-            recogniser.view(step.outputs[0])
+            _anchor(recogniser, step.outputs[0], problems)
     if not isinstance(facts.values.get(graph.output), Content):
         raise UncoveredError(facts.maker(graph.output), "the output does not depend on the text")
     view = recogniser.view(graph.output)
     recogniser.draft.output = _finish(recogniser, view)
     return recogniser
+
+
+def _anchor(recogniser: Recogniser, name: str, problems: list[UncoveredError]) -> None:
+    """A product that cannot be reached is reported, then taken for granted, so that later problems come to light."""
+    try:
+        recogniser.view(name)
+    except UncoveredError as why:
+        problems.append(why)
+        width = recogniser.facts.shape(name)[-1][0]
+        per_text = recogniser.facts.samples.lengths not in recogniser.facts.shape(name)
+        recogniser.views[name] = recogniser.whole(recogniser.draft.register(width, per_text=per_text), name)
 
 
 def _finish(recogniser: Recogniser, view: View) -> int:
@@ -101,6 +126,14 @@ def _finish(recogniser: Recogniser, view: View) -> int:
     if x.offset == 0 and x.width == recogniser.draft.widths[x.register]:
         return x.register
     raise UncoveredError(graph.makers.get(graph.output), "the output is a slice of a wider value")
+
+
+def _padding_notes(facts: Facts) -> tuple[str, ...]:
+    found: dict[int, None] = {}
+    for step in facts.graph.steps:
+        if step.op == "Equal" and any(isinstance(facts.values.get(n), Tokens) for n in step.inputs):
+            found |= {int(c.ravel()[0]): None for n in step.inputs if (c := facts.const(n)) is not None}
+    return tuple(f"token {token} is padding in this graph: the engine takes it for any other token" for token in found)
 
 
 def _facts(graph: Graph) -> Facts:

@@ -1,10 +1,11 @@
 """Changes to steps: who waits for whom.
 
 Up-steps (create, adopt, update) wait for all that they need, also through resources that stay as they are: a version
-goes live only after the weights that its Worker reads are whole again. A delete waits until everything that used the object has
-moved away from it or is gone, however indirectly: old weights go only after traffic has left the version that reads
-them. Who used it is told by state, since the specs may name something else by now. Create-first spreads to all that a
-create-first resource needs or needed, and to all that a removed one needed; otherwise mixed orders could form a cycle.
+goes live only after the weights that its Worker reads are whole again. A delete waits until everything that used the
+object has moved away from it or is gone, however indirectly: old weights go only after traffic has left the version
+that reads them. Who used it is told by state, since the specs may name something else by now. Create-first spreads to
+all that a create-first resource needs or needed, and to all that a removed one needed; otherwise mixed orders could
+form a cycle.
 """
 
 from __future__ import annotations

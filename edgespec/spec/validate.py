@@ -18,6 +18,14 @@ from edgespec.spec.units import format_size
 M = TypeVar("M", bound=BaseModel)
 Path = tuple[str | int, ...]
 
+_EXPECTED: Final = {
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("float_parsing", "float_type"), "a number"),
+    **dict.fromkeys(("bool_parsing", "bool_type"), "true or false"),
+    **dict.fromkeys(("tuple_type", "list_type"), "a list"),
+    **dict.fromkeys(("model_type", "dict_type", "model_attributes_type", "mapping_type"), "a map of fields"),
+    "string_type": "text",
+}
 _BOUNDS: Final = {
     "greater_than_equal": ("at least", "ge"),
     "less_than_equal": ("at most", "le"),
@@ -181,18 +189,8 @@ def _sentence(e: ErrorDetails, node: Node | None = None) -> str:
         got = f", got a {node.kind}"
     if type_ in ("literal_error", "union_tag_invalid"):
         return f"expected {_expected(e)}{got}"
-    if type_ in ("int_parsing", "int_type", "int_from_float"):
-        return f"expected a whole number{got}"
-    if type_ in ("float_parsing", "float_type"):
-        return f"expected a number{got}"
-    if type_ in ("bool_parsing", "bool_type"):
-        return f"expected true or false{got}"
-    if type_ == "string_type":
-        return f"expected text{got}"
-    if type_ in ("tuple_type", "list_type"):
-        return f"expected a list{got}"
-    if type_ in ("model_type", "dict_type", "model_attributes_type", "mapping_type"):
-        return f"expected a map of fields{got}"
+    if type_ in _EXPECTED:
+        return f"expected {_EXPECTED[type_]}{got}"
     if type_ == "string_pattern_mismatch":
         pattern = str(context.get("pattern"))
         return f"{PATTERNS.get(pattern, f'does not fit the pattern {pattern}')}{got}"

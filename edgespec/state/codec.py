@@ -41,16 +41,20 @@ class StateDocument(BaseModel):
 
 
 def encode(state: State) -> str:
-    """Indented JSON in a fixed order, ending with a newline."""
-    document = {
+    """JSON in a fixed order, a line a record: it is written at every step of an apply, and read as a difference."""
+    head = {
         "format": FORMAT,
         "lineage": state.lineage,
         "serial": state.serial,
         "project": state.project,
         "environment": state.environment,
-        "resources": [_record(k, r) for k, r in sorted(state.records.items())],
     }
-    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    records = ",\n".join(_json(_record(k, r)) for k, r in sorted(state.records.items()))
+    return f'{_json(head)[:-1]}, "resources": [\n{records}\n]}}\n'
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def _record(key: Key, record: ResourceRecord) -> dict[str, Any]:

@@ -93,7 +93,7 @@ class LocalStore:
         if not self._backed_up and self.path.exists():
             shutil.copy2(self.path, self._beside(".backup.tmp"))
             self._beside(".backup.tmp").replace(self._beside(".backup"))
-            self._backed_up = True
+        self._backed_up = True  # what this run writes from here on is no version before it
         temporary = self._beside(".tmp")
         temporary.unlink(missing_ok=True)  # of a killed run
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

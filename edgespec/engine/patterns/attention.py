@@ -16,6 +16,8 @@ from edgespec.engine.patterns.values import PADDED, Content, UncoveredError
 
 HIDDEN: Final = -1e4
 """A score below that is a masked one: exp of it is zero in float32."""
+MANY: Final = 48.0
+"""A large score, which a cap on scores would change."""
 _RESHAPING: Final = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Concat", "Expand"})
 
 
@@ -99,21 +101,23 @@ def _read_scores(r: Recogniser, region: Region) -> Scores:
     for sample in range(r.facts.samples.count):
         shape = region.shape(sample)
         small = shape if region.ops() & _RESHAPING else (*(1 for _ in shape[:-2]), *shape[-2:])
-        zero, one, two = (region.compute(np.full(small, float(n)), sample) for n in range(3))
-        if zero is None or one is None or two is None or zero.shape[-2:] != shape[-2:]:
+        zero, one, many = (region.compute(np.full(small, n), sample) for n in (0.0, 1.0, MANY))
+        if zero is None or one is None or many is None or zero.shape[-2:] != shape[-2:]:
             raise UncoveredError(last, "what is done to the attention scores cannot be followed")
         flat = zero.reshape(-1, *shape[-2:])
         visible = flat > HIDDEN
         if (visible != visible[:1]).any() or np.abs(flat[visible]).max(initial=0.0) > 1e-6:
             raise UncoveredError(step, "something other than a mask is added to the attention scores")
-        gain, gain2 = (v.reshape(flat.shape)[visible] - flat[visible] for v in (one, two))
-        if not gain.size or not np.allclose(gain, gain[0], rtol=1e-6) or not np.allclose(gain2, 2 * gain, rtol=1e-6):
+        gain, large = (v.reshape(flat.shape)[visible] - flat[visible] for v in (one, many))
+        if not gain.size or not np.allclose(gain, gain[0], rtol=1e-6) or not np.allclose(large, MANY * gain, rtol=1e-6):
             raise UncoveredError(step, "the attention scores are changed by more than a factor")
         scales.append(float(gain[0]))
         seen.append(visible[0])
     if not np.allclose(scales, scales[0], rtol=1e-6):
         raise UncoveredError(step, "the scale of the attention depends on the length of the text")
     causal, window = _visible(r, seen, step)
+    if not window:
+        r.limit_by(region)
     return Scores(scales[0], causal, window)
 
 
@@ -186,6 +190,7 @@ def rotary(r: Recogniser, name: str, step: Step) -> View | None:
         if found is None:
             continue
         rotated, frequencies, scale = found
+        r.limit_by(region)
         view = r.view(region.base)
         x, head = layout.heads(view)
         at = {"head": head, "rotary": rotated, "frequencies": frequencies, "scale": scale}

@@ -57,7 +57,7 @@ def stack(parts: list[Matrix]) -> Matrix:
 class Embed:
     out: int
     table: Matrix
-    positions: Array | None = None
+    positions: Matrix | None = None
     position_offset: int = 0
     types: Array | None = None
     scale: float = 1.0
@@ -69,7 +69,7 @@ class AddPositions:
 
     out: int
     x: Slice
-    table: Array
+    table: Matrix
     offset: int
     step: Step
 

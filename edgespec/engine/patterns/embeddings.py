@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgespec.engine.patterns.draft import Embed, Matrix
+from edgespec.engine.patterns.draft import Affine, Embed, Matrix
 from edgespec.engine.patterns.graph import Array, Step
-from edgespec.engine.patterns.layout import View
+from edgespec.engine.patterns.layout import Slice, View
 from edgespec.engine.patterns.linear import GROUPS, centred
 from edgespec.engine.patterns.recogniser import Recogniser
 from edgespec.engine.patterns.values import Const, Tokens, UncoveredError
@@ -16,10 +16,16 @@ def embed(r: Recogniser, name: str, step: Step) -> View | None:
     found = _table(r, step)
     if found is None:
         return None
-    return r.whole(r.emit(Embed, found.columns, per_text=False, table=found), name)
+    table, shift = found if isinstance(found, tuple) else (found, None)
+    out = r.emit(Embed, table.columns, per_text=False, table=table)
+    if shift is not None:
+        row = np.full(table.columns, shift, np.float32)
+        out = r.emit(Affine, table.columns, per_text=False, x=Slice(out, 0, table.columns), bias=row)
+    return r.whole(out, name)
 
 
-def _table(r: Recogniser, step: Step) -> Matrix | None:
+def _table(r: Recogniser, step: Step) -> Matrix | tuple[Matrix, float] | None:
+    """The table, and a number that is added to all of it."""
     if step.op == "Gather":
         return _plain(r, step)
     if step.op == "DequantizeLinear":
@@ -40,38 +46,43 @@ def _lookup(r: Recogniser, name: str) -> Const | None:
     return table if isinstance(table, Const) and isinstance(ids, Tokens) and table.array.ndim == 2 else None
 
 
-def _plain(r: Recogniser, step: Step) -> Matrix | None:
+def _plain(r: Recogniser, step: Step) -> Matrix | tuple[Matrix, float] | None:
     table = _lookup(r, step.outputs[0])
     if table is None or table.array.dtype.kind != "f":
         return None
     stored = table.stored
     if stored is not None and not stored.block and (stored.axis is None or stored.axis % 2 == 0):
-        exact = _int8(r, stored.q, stored.scale, stored.zero)
+        exact = _int8(stored.q, stored.scale, stored.zero)
         if exact is not None:
             return exact
+        if stored.scale.size == 1:
+            return _shifted(stored.q, stored.scale, stored.zero)
     return Matrix(table.array.astype(np.float32))
 
 
-def _dequantised(r: Recogniser, step: Step) -> Matrix | None:
+def _dequantised(r: Recogniser, step: Step) -> Matrix | tuple[Matrix, float] | None:
     """onnxruntime's quantised Gather: one scale for the whole table."""
     table, scale, zero = _lookup(r, step.inputs[0]), r.facts.const(step.inputs[1]), r.facts.const(step.input(2))
     if table is None or scale is None or scale.size != 1:
         return None
-    return _int8(r, table.array, scale, zero) or _floats(table.array, scale, zero)
+    return _int8(table.array, scale, zero) or _shifted(table.array, scale, zero)
 
 
-def _int8(r: Recogniser, q: Array, scale: Array, zero: Array | None) -> Matrix | None:
+def _int8(q: Array, scale: Array, zero: Array | None) -> Matrix | None:
     rows = centred(q, zero)
     if rows is None:
-        r.note("an 8-bit table with a zero point far from the middle does not fit symmetric int8: kept as floats")
         return None
     scales = np.broadcast_to(np.asarray(scale, np.float32).reshape(-1), (rows.shape[0],))
     return Matrix(rows, 8, scales)
 
 
-def _floats(q: Array, scale: Array, zero: Array | None) -> Matrix:
-    point = 0.0 if zero is None else float(zero.ravel()[0])
-    return Matrix(((q.astype(np.float32) - np.float32(point)) * scale.astype(np.float32)).astype(np.float32))
+def _shifted(q: Array, scale: Array, zero: Array | None) -> tuple[Matrix, float]:
+    """A table whose zero point is far from the middle: the engine's rows are symmetric, the rest is added to them."""
+    middle = 128 if q.dtype == np.uint8 else 0
+    point = 0 if zero is None else int(zero.ravel()[0])
+    scales = np.full(q.shape[0], np.float32(scale.ravel()[0]))
+    rows = (q.astype(np.int16) - middle).astype(np.int8)
+    return Matrix(rows, 8, scales), float((middle - point) * np.float32(scale.ravel()[0]))
 
 
 def _int8_rows(r: Recogniser, step: Step) -> Matrix | None:
@@ -83,7 +94,7 @@ def _int8_rows(r: Recogniser, step: Step) -> Matrix | None:
             continue
         table = _lookup(r, cast.inputs[0])
         if table is not None and table.array.dtype == np.int8 and scales.array.shape == (len(table.array), 1):
-            return _int8(r, table.array, scales.array, None)
+            return _int8(table.array, scales.array, None)
     return None
 
 

@@ -117,8 +117,8 @@ def _into_embed(op: Op, uses: Uses) -> Op | None:
             return replace(table, out=op.out, positions=op.table, position_offset=op.offset)
     if isinstance(op, Affine) and op.weight is None:
         table = uses.only(op.x)
-        if isinstance(table, Embed) and op.factor == 1 and op.bias is not None and table.types is None:
-            return replace(table, out=op.out, types=op.bias)
+        if isinstance(table, Embed) and op.factor == 1 and op.bias is not None:
+            return replace(table, out=op.out, types=op.bias if table.types is None else table.types + op.bias)
         if isinstance(table, Embed) and op.bias is None and table.types is None and table.positions is None:
             return replace(table, out=op.out, scale=table.scale * op.factor)
     return None

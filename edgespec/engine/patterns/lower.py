@@ -69,9 +69,10 @@ class Lowering:
         return out
 
     def in_place(self, op: d.Norm | d.Rope) -> tuple[int, int]:
-        """Columns that the operation may overwrite: the operand's own when nobody else reads them, else a copy."""
+        """Columns that the operation may overwrite: the operand's own when nobody reads them later, else a copy."""
         register, offset = self.at(op.x)
-        others = (x for one in self.draft.ops if one is not op for _, x in d.reads(one))
+        later = self.draft.ops[self.draft.ops.index(op) + 1 :]
+        others = (x for one in later for _, x in d.reads(one))
         shared = any(
             x.register in self.places
             and self.places[x.register][0] == register
@@ -188,7 +189,7 @@ class Lowering:
 
     def _embed(self, op: d.Embed) -> None:
         table = self.table(op.table)
-        positions = None if op.positions is None else self.table(d.Matrix(op.positions), small=True)
+        positions = None if op.positions is None else self.table(op.positions, small=True)
         types = self.vector(op.types)
         self.ops.append(
             fmt.Embed(out=self.out(op), table=table, positions=positions, position_offset=op.position_offset,

@@ -78,6 +78,8 @@ class Region:
         return sorted(found)
 
 
+LENGTH_MAX = 2**17
+"""Integers above are no lengths of texts."""
 Pattern = Callable[["Recogniser", str, Step], View | None]
 
 
@@ -173,6 +175,30 @@ class Recogniser:
             if size == lengths:
                 return np.take(array, range(self.facts.samples.valid[-1]), axis=axis)
         return array
+
+    def limit_by(self, region: Region) -> None:
+        """Lengths beyond every sample at which the graph may start to do something else: its own integers say so.
+
+        A window of 4,096 tokens looks like none in the samples; then texts may have no more than 4,096 tokens.
+        """
+        longest = max(self.facts.samples.lengths)
+        found: set[int] = set()
+        seen: set[str] = set()
+        pending = list(region.leaves())
+        while pending:
+            name = pending.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            const, maker = self.facts.const(name), self.facts.maker(name)
+            if const is not None and const.size == 1 and const.dtype.kind in "iuf":
+                number = abs(float(const.ravel()[0]))
+                found |= {int(number)} if longest <= number <= LENGTH_MAX and number == int(number) else set()
+            if maker is not None and maker.op != "Shape":
+                pending += [n for n in maker.inputs if n]
+        if found:
+            self.draft.limit(min(found))
+            self.note(f"texts of more than {min(found)} tokens are refused: the graph may treat them differently")
 
     def note(self, text: str) -> None:
         self.notes[text] = None

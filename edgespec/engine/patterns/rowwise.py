@@ -10,9 +10,10 @@ import numpy as np
 from edgespec.engine.format import Act
 from edgespec.engine.patterns import evaluate as ev
 from edgespec.engine.patterns import layout
-from edgespec.engine.patterns.draft import Activate, Add, AddPositions, Affine, L2Norm, Mul, Norm
+from edgespec.engine.patterns.draft import Activate, Add, Affine, L2Norm, Mul, Norm
 from edgespec.engine.patterns.graph import Array, Step
-from edgespec.engine.patterns.layout import Slice, View
+from edgespec.engine.patterns.layout import View
+from edgespec.engine.patterns.positions import positions
 from edgespec.engine.patterns.recogniser import Recogniser, Region, close, noise
 from edgespec.engine.patterns.values import PADDED, Content
 
@@ -62,7 +63,7 @@ def _read_norm(region: Region) -> tuple[bool, float, Array | None, Array | None]
     x, y = _stacked(pairs)
     small, y_small = _stacked(small_pairs)
     for centred in (True, False):
-        for epsilon in [e for e in region.scalars() if 0 < e < 1e-2] or [0.0]:
+        for epsilon in (e for e in region.scalars() if 0 < e < 1e-2):
             core, core_small = _normalised(x, centred, epsilon), _normalised(small, centred, epsilon)
             gamma, beta = _fit(core, y)
             if close(core * gamma + beta, y) and close(core_small * gamma + beta, y_small, 1e-5):
@@ -145,8 +146,8 @@ def activation(r: Recogniser, name: str, step: Step) -> View | None:
 
 def _curve_of(region: Region) -> Act | None:
     left = set(_CURVES)
-    for seed in range(3):
-        x = noise(region.shape(0), seed) * 2.5
+    for seed, size in enumerate((2.0, 4.0, 20.0)):
+        x = noise(region.shape(0), seed) * size
         y = region.compute(x, 0)
         left = {act for act in left if close(y, _CURVES[act](x), 1e-6)}
         if not left:
@@ -171,7 +172,7 @@ def affine(r: Recogniser, name: str, step: Step) -> View | None:
         if not close(region.compute(third, 0), np.asarray(third * factor + shift), 1e-5):
             continue
         if region.is_positional and not _by_column(shift):
-            if (found := _positions(r, region, name, factor)) is not None:
+            if (found := positions(r, region, factor)) is not None:
                 return found
             continue
         if _by_column(shift) and _same_everywhere(r, region, factor, shift):
@@ -218,70 +219,6 @@ def _emit_affine(r: Recogniser, region: Region, factor: Array, shift: Array) -> 
     times = 1.0 if number is None else float(number)
     out = r.emit(Affine, x.width, per_text=r.is_per_text(view), x=x, factor=times, weight=weight, bias=shifted)
     return layout.moved(view, out)
-
-
-def _positions(r: Recogniser, region: Region, name: str, factor: Array) -> View | None:
-    """x + table[place + offset] (+ one constant row), the table being a constant of the graph."""
-    if not np.allclose(factor, 1, atol=1e-9):
-        return None
-    added = []
-    for sample in range(r.facts.samples.count):
-        zero = np.zeros(region.shape(sample))
-        value = region.compute(zero, sample)
-        if value is None:
-            return None
-        added.append(value.reshape(-1, value.shape[-1]))
-    valid = r.facts.samples.valid[PADDED]
-    for table in _tables(r, region, added[0].shape[-1]):
-        offset = _offset(table, added[0])
-        if offset is None or offset + r.facts.samples.lengths[2] > len(table):
-            continue
-        row = added[0][0] - table[offset]
-        counts = (*r.facts.samples.lengths[:3], valid)
-        if not all(
-            np.allclose(a[:n] - row, table[offset : offset + n], rtol=1e-5, atol=1e-6)
-            for a, n in zip(added, counts, strict=True)
-        ):
-            continue
-        view = r.view(region.base)
-        x = layout.rows(view)
-        if np.abs(row).max() > 1e-9:
-            x = Slice(r.emit(Affine, x.width, per_text=False, x=x, bias=row.astype(np.float32)), 0, x.width)
-        at = {"table": table, "offset": offset, "step": region.steps[-1]}
-        out = r.emit(AddPositions, x.width, per_text=False, x=x, **at)
-        r.draft.limit(len(table) - offset)
-        return layout.moved(view, out)
-    return None
-
-
-def _tables(r: Recogniser, region: Region, width: int) -> list[Array]:
-    """Constant tables of that width that the region's positional values are made from."""
-    graph, found, seen = r.facts.graph, dict[str, Array](), set[str]()
-    pending = list(region.leaves())
-    while pending:
-        name = pending.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        const = r.facts.const(name)
-        if const is not None:
-            if const.ndim >= 2 and const.shape[-1] == width and const.dtype.kind == "f":
-                found[name] = const.reshape(-1, width).astype(np.float32)
-        elif (maker := graph.makers.get(name)) is not None:
-            pending += [n for n in maker.inputs if n]
-    return [found[n] for n in sorted(found, key=lambda n: (-len(found[n]), n))]
-
-
-def _offset(table: Array, rows: Array) -> int | None:
-    """Where `rows`, up to one constant row, start in the table."""
-    step = rows[1] - rows[0]
-    differences = np.abs(np.diff(table, axis=0) - step).max(axis=1) if len(table) > 1 else np.zeros(0)
-    hits = np.flatnonzero(differences < 1e-5 * max(1.0, float(np.abs(step).max())))
-    for hit in hits:
-        part = table[hit : hit + len(rows)]
-        if len(part) == len(rows) and np.allclose(part - part[0], rows - rows[0], rtol=1e-5, atol=1e-6):
-            return int(hit)
-    return None
 
 
 def combine(r: Recogniser, name: str, step: Step) -> View | None:

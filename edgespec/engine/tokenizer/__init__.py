@@ -1,0 +1,1 @@
+"""tokenizer.json compiled to tables that the Worker reads in place. Pure."""

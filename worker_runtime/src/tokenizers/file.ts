@@ -1,0 +1,132 @@
+/**
+ * `tokenizer.bin`: a header, a table of sections of little-endian integers, and the program that names them.
+ * edgespec/engine/tokenizer/layout.py writes it; docs/tokenizers.md describes it. Nothing is copied.
+ */
+
+export const NONE = 0xffffffff;
+const MAGIC = 0x54474445;
+const VERSION = 1;
+const HEADER = 32;
+const ENTRY = 16;
+
+export const Kind = {
+  program: 1,
+  words: 2,
+  trie: 3,
+  flags: 4,
+  map: 5,
+  floats: 6,
+  doubles: 7,
+  charsmap: 8,
+} as const;
+
+export interface Record {
+  readonly op: number;
+  readonly args: Uint32Array;
+}
+
+interface Section {
+  readonly kind: number;
+  readonly offset: number;
+  readonly bytes: number;
+}
+
+/** The file is not what it should be. Nothing of it may be used. */
+export class InvalidTokenizer extends Error {
+  constructor(why: string) {
+    super(`tokenizer.bin: ${why}`);
+    this.name = "InvalidTokenizer";
+  }
+}
+
+export function refuseUnless(condition: boolean, why: string): asserts condition {
+  if (!condition) throw new InvalidTokenizer(why);
+}
+
+/** The writer's sum: two lanes over 32-bit words, so that the multiplications of both overlap. */
+function checksum(words: Uint32Array): number {
+  let even = 0x811c9dc5;
+  let odd = 0x01000193;
+  const pairs = words.length & ~1;
+  for (let i = 0; i < pairs; i += 2) {
+    even = Math.imul(even ^ (words[i] as number), 0x01000193);
+    odd = Math.imul(odd ^ (words[i + 1] as number), 0x85ebca6b);
+  }
+  if (pairs < words.length) even = Math.imul(even ^ (words[pairs] as number), 0x01000193);
+  return (even ^ (odd >>> 15) ^ (odd << 17)) >>> 0;
+}
+
+export class TokenizerFile {
+  readonly #buffer: ArrayBuffer;
+  readonly #sections: readonly Section[];
+
+  /** Raises InvalidTokenizer unless the file is whole, unchanged and of this version. */
+  constructor(buffer: ArrayBuffer) {
+    refuseUnless(buffer.byteLength >= HEADER && buffer.byteLength % 4 === 0, "it is cut short");
+    const [magic, version, size, sum, count] = new Uint32Array(buffer, 0, 5) as unknown as [number, number, number, number, number];
+    refuseUnless(magic === MAGIC, "it is no tokenizer file");
+    refuseUnless(version === VERSION, `its version is ${version} and this runtime reads ${VERSION}; build the artifact again`);
+    refuseUnless(size === buffer.byteLength, `it has ${buffer.byteLength} bytes instead of ${size}`);
+    refuseUnless(checksum(new Uint32Array(buffer, HEADER)) === sum, "its bytes are not those that were written");
+    refuseUnless(count > 0 && count <= 256 && HEADER + ENTRY * count <= size, "its table of sections is too long");
+    this.#buffer = buffer;
+    this.#sections = this.#readTable(count);
+  }
+
+  #readTable(count: number): Section[] {
+    const table = new Uint32Array(this.#buffer, HEADER, 4 * count);
+    const sections: Section[] = [];
+    for (let i = 0; i < table.length; i += 4) {
+      const [kind, offset, bytes] = table.subarray(i, i + 3) as unknown as [number, number, number];
+      const inside = offset >= HEADER + ENTRY * count && offset + bytes <= this.#buffer.byteLength;
+      refuseUnless(inside && offset % 4 === 0 && bytes % 4 === 0, `its section ${i / 4} is outside the file`);
+      sections.push({ kind, offset, bytes });
+    }
+    return sections;
+  }
+
+  #find(index: number | undefined, kind: number): Section {
+    const section = index === undefined ? undefined : this.#sections[index];
+    refuseUnless(section !== undefined && section.kind === kind, `its program names no section ${index} of kind ${kind}`);
+    return section;
+  }
+
+  bytes(index: number | undefined, kind: number): Uint8Array {
+    const { offset, bytes } = this.#find(index, kind);
+    return new Uint8Array(this.#buffer, offset, bytes);
+  }
+
+  words(index: number | undefined, kind: number = Kind.words): Uint32Array {
+    const { offset, bytes } = this.#find(index, kind);
+    return new Uint32Array(this.#buffer, offset, bytes / 4);
+  }
+
+  halves(index: number | undefined, kind: number): Uint16Array {
+    const { offset, bytes } = this.#find(index, kind);
+    return new Uint16Array(this.#buffer, offset, bytes / 2);
+  }
+
+  /** Scores: float32 in place, float64 as a copy since a section starts at a multiple of four only. */
+  scores(index: number | undefined): Float32Array | Float64Array {
+    const section = index === undefined ? undefined : this.#sections[index];
+    refuseUnless(section !== undefined, "its program names no section of scores");
+    const { kind, offset, bytes } = section;
+    if (kind === Kind.floats) return new Float32Array(this.#buffer, offset, bytes / 4);
+    refuseUnless(kind === Kind.doubles && bytes % 8 === 0, "its scores are neither float32 nor float64");
+    return new Float64Array(this.#buffer.slice(offset, offset + bytes));
+  }
+
+  /** The program's records in order. */
+  records(): Record[] {
+    const index = this.#sections.findIndex(({ kind }) => kind === Kind.program);
+    const words = this.words(index, Kind.program);
+    const records: Record[] = [];
+    for (let at = 0; at < words.length; ) {
+      const [op, count] = words.subarray(at, at + 2) as unknown as [number, number | undefined];
+      refuseUnless(count !== undefined && at + 2 + count <= words.length, "its program ends within a record");
+      records.push({ op, args: words.subarray(at + 2, at + 2 + count) });
+      at += 2 + count;
+    }
+    return records;
+  }
+}
