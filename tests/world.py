@@ -36,7 +36,7 @@ from edgespec.state.model import ResourceRecord, State, Status
 from edgespec.values import UNKNOWN, Inputs, Outputs, Unknown, digest, sha256_hex
 
 PROJECT, ENVIRONMENT = "shop", "local"
-BUNDLE = BundleFacts(sha256_hex(b"bundle"), 1000, "2026-07-01")
+BUNDLE = BundleFacts(sha256_hex(b"bundle"), {"edge": 1000, "onnxruntime": 1000}, "2026-07-01")
 
 
 class Crash(BaseException):
@@ -522,7 +522,7 @@ def plan(
     state = store.load()
     refreshed = refresh(state, desired, providers(world))
     made = make_plan(desired, state, refreshed, spec_digest="0" * 64, only=names, destroy=destroy).unwrap()
-    return replace(made, stages={Address("model", n): f.build.stages for n, f in known.items()})
+    return replace(made, builds={Address("model", n): f.build for n, f in known.items()})
 
 
 def apply(

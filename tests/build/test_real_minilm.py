@@ -73,6 +73,7 @@ def pipeline(project: Path) -> Pipeline:
 
 
 def build(pipeline: Pipeline, **fields: Any) -> tuple[Manifest, TextEncoder, bytes]:
+    fields = {"worker": {"engine": "onnxruntime"}, **fields}
     manifest = pipeline.build(EdgeModel.model_validate(tiny_spec(source=SOURCE, **fields)))
 
     def content(name: str) -> bytes:
@@ -80,7 +81,7 @@ def build(pipeline: Pipeline, **fields: Any) -> tuple[Manifest, TextEncoder, byt
         return b"".join(p.read_bytes() for p in paths if p is not None)
 
     raw = content("model.onnx")
-    return manifest, TextEncoder(raw, read_tokenizer(content("tokenizer.json"), manifest.task["max_tokens"])), raw
+    return manifest, TextEncoder(raw, read_tokenizer(pack_tokenizer(TOKENIZER), manifest.task["max_tokens"])), raw
 
 
 def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:

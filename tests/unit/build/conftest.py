@@ -31,7 +31,8 @@ def pipeline(project: Path, tmp_path: Path, events: list[BuildEvent]) -> Pipelin
 @pytest.fixture
 def spec() -> Callable[..., EdgeModel]:
     def make(**fields: Any) -> EdgeModel:
-        return EdgeModel.model_validate(tiny_spec(**fields))
+        """For onnxruntime, whose artifact a test can run here; the edge engine's is in test_edge_artifact.py."""
+        return EdgeModel.model_validate(tiny_spec(**{"worker": {"engine": "onnxruntime"}, **fields}))
 
     return make
 

@@ -14,6 +14,7 @@ from edgespec.artifact import Manifest
 from edgespec.build.cache import Cache
 from edgespec.build.embed import TextEncoder, read_tokenizer
 from edgespec.build.pipeline import BuildEvent, Pipeline
+from edgespec.build.stages.pack import pack_tokenizer
 from edgespec.diagnostics import Diagnostic, EdgespecError
 from edgespec.spec.models import EdgeModel
 from edgespec.values import UNKNOWN, canonical_json, sha256_hex
@@ -36,9 +37,10 @@ def content(pipeline: Pipeline, manifest: Manifest, name: str) -> bytes:
     return data
 
 
-def encoder(pipeline: Pipeline, manifest: Manifest) -> TextEncoder:
-    tokenizer = read_tokenizer(content(pipeline, manifest, "tokenizer.json"), manifest.task["max_tokens"])
-    return TextEncoder(content(pipeline, manifest, "model.onnx"), tokenizer)
+def encoder(pipeline: Pipeline, manifest: Manifest, source: str = "tiny") -> TextEncoder:
+    """The artifact's graph behind the tokenizer of the model that it was made from."""
+    raw = pack_tokenizer((pipeline.root / "models" / source / "tokenizer.json").read_bytes())
+    return TextEncoder(content(pipeline, manifest, "model.onnx"), read_tokenizer(raw, manifest.task["max_tokens"]))
 
 
 def ran(events: list[BuildEvent]) -> list[str]:
@@ -183,7 +185,10 @@ def test_multi_label(pipeline: Pipeline, spec: Spec, project: Path) -> None:
     assert logits[1] > 0 > logits[0]
 
 
-def test_the_tokenizer_is_packed_for_the_runtime(pipeline: Pipeline, spec: Spec) -> None:
+def test_a_tokenizer_without_tables_is_packed_as_json(pipeline: Pipeline, spec: Spec, project: Path) -> None:
+    path = project / "models" / "tiny" / "tokenizer.json"
+    unusual = {"type": "Sequence", "pretokenizers": [{"type": "BertPreTokenizer"}, {"type": "Digits", "individual_digits": True}]}
+    path.write_text(json.dumps({**json.loads(path.read_bytes()), "pre_tokenizer": unusual}))
     manifest = pipeline.build(spec())
     raw = content(pipeline, manifest, "tokenizer.json")
     data = json.loads(raw)
