@@ -138,8 +138,8 @@ def _matmul_nbits(r: Recogniser, step: Step) -> Matrix:
     groups = -(-columns // block)
     values = _nibbles(q.reshape(rows, -1))[:, :columns]
     scale = scales.reshape(rows, groups)
-    if scale.dtype not in (np.float32, np.float16):
-        raise UncoveredError(step, f"its scales are {scale.dtype}")
+    if np.array_equal(scale.astype(np.float16).astype(np.float32), scale):
+        scale = scale.astype(np.float16)
     points = None
     if zeros is not None:
         if zeros.dtype != np.uint8:
