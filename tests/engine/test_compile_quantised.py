@@ -144,10 +144,10 @@ def nbits(rng: np.random.Generator, rows: int, columns: int, block: int, *, zero
 
 @pytest.mark.parametrize("block", [32, 64, 128])
 @pytest.mark.parametrize("zeros", [False, True])
-@pytest.mark.parametrize("columns", [128, 96])
-def test_four_bits(block: int, zeros: bool, columns: int) -> None:
-    """MatMulNBits: nibbles, scales and zero points equal; the answer as onnxruntime's."""
-    parts = nbits(np.random.default_rng(block), 24, columns, block, zeros=zeros, half=False)
+@pytest.mark.parametrize(("columns", "half"), [(128, False), (96, True)])
+def test_four_bits(block: int, zeros: bool, columns: int, half: bool) -> None:
+    """MatMulNBits: nibbles, scales and zero points equal; the answer as onnxruntime's. Half scales stay half."""
+    parts = nbits(np.random.default_rng(block), 24, columns, block, zeros=zeros, half=half)
     h = Hand("input_ids")
     inputs = [h.rows(columns), h.const(parts["packed"], np.uint8), h.const(parts["scales"].reshape(-1))]
     if zeros:
@@ -160,6 +160,7 @@ def test_four_bits(block: int, zeros: bool, columns: int) -> None:
     assert tensor.dtype == fmt.DType.I4
     q, scales, points_ = pack.linear_nibbles(tensor)
     assert np.array_equal(q, parts["q"])
+    assert scales.dtype == (np.float16 if half else np.float32)
     assert np.array_equal(scales, parts["scales"])
     assert (points_ is None) == (parts["zeros"] is None)
     assert points_ is None or np.array_equal(points_, parts["zeros"])
