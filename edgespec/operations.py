@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from edgespec.build.data import read_examples
 from edgespec.build.events import BuildEvent
 from edgespec.build.pipeline import Pipeline
 from edgespec.diagnostics import Diagnostic, Diagnostics, EdgespecError, Severity, error
+from edgespec.measurement import BenchDocument
 from edgespec.plan import file as plan_file
 from edgespec.plan.events import ApplyResult, OnEvent
 from edgespec.plan.model import Action, Plan
@@ -311,6 +312,44 @@ def build(session: Session, names: tuple[str, ...], on_event: Callable[[str, Bui
         pipeline = Pipeline(session.workspace.root, session.cache, lambda e, n=spec.name: on_event(n, e))  # type: ignore[misc]
         made[spec.name] = pipeline.build(spec)
     return made
+
+
+@dataclass(frozen=True, slots=True)
+class Benched:
+    document: BenchDocument
+    kept: Path | None
+    """Where `plan` finds it; None when the engine that the spec deploys was not measured."""
+
+
+def bench(session: Session, name: str, *, engines: tuple[str, ...], rounds: int) -> Benched:
+    """Measure one spec's model on this machine, in a local edge that lives as long as this call. Builds what is not
+    in the cache; the environment's target is not asked."""
+    from edgespec.benchmark import records
+    from edgespec.benchmark.prepare import prepare
+    from edgespec.benchmark.run import measure
+
+    session.workspace.check_names((name,))
+
+    def providers(
+        specs: Sequence[EdgeModel], account: Account, live: Live, bundle: assets.Bundle
+    ) -> dict[str, Provider]:
+        alone = replace(session, workspace=replace(session.workspace, specs=tuple(specs)))
+        return _providers(alone, account, live, bundle)
+
+    document = measure(
+        prepare(
+            session.specs[name],
+            session.workspace.root,
+            session.cache,
+            engines=engines,
+            rounds=rounds,
+            providers=providers,
+            cache_dir=default_cache_dir(session.environ),
+            say=session.say,
+        )
+    )
+    kept = records.keep(session.workspace.root, document) if document.own is not None else None
+    return Benched(document, kept)
 
 
 def current_state(session: Session) -> State | None:

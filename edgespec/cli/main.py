@@ -18,6 +18,7 @@ _COMMANDS: Final = {
     "apply": "Build, upload and deploy what the specs ask for.",
     "destroy": "Remove what was deployed.",
     "build": "Build artifacts without deploying them.",
+    "bench": "Measure a model's CPU and memory on this machine.",
     "infer": "Ask a deployed model.",
     "state": "List and show what edgespec has deployed.",
     "edge": "The local edge: up, down, status, logs.",
