@@ -113,13 +113,12 @@ class Row(_Document):
 
 
 class Memory(_Document):
-    """Bytes of the isolate after all requests, garbage included; `peak` also counts the worst moment of a load."""
+    """Bytes of the isolate after all requests, garbage included."""
 
     wasm: int = Field(ge=0)
     heap: int = Field(ge=0)
     buffers: int = Field(ge=0)
     total: int = Field(ge=0)
-    peak: int = Field(ge=0)
 
 
 class Cold(_Document):
@@ -206,7 +205,7 @@ class Measured:
     """The longest row's tokens."""
     longest_p50_ms: float
     memory: int
-    """Bytes at the peak."""
+    """Bytes of the isolate."""
     measured_at: str
 
 
@@ -225,6 +224,6 @@ def summarise(document: BenchDocument) -> Measured | None:
         cpu_p99_ms=row.cpu_ms.p99,
         longest=longest.row,
         longest_p50_ms=longest.cpu_ms.p50,
-        memory=own.memory.peak,
+        memory=own.memory.total,
         measured_at=document.measured_at,
     )

@@ -93,9 +93,8 @@ def measure(bench: Bench) -> BenchDocument:
         deployed = deploy(bench.variants, running.endpoint, facts=bench.facts, providers=bench.providers)
         run = _Run(bench, edge, profiler, deployed, running)
         cold = run.cold()
-        peaks = run.peaks()
         figures = run.rounds(native)
-        engines = tuple(run.result(v, figures[v.engine], cold[v.engine], peaks[v.engine]) for v in bench.variants)
+        engines = tuple(run.result(v, figures[v.engine], cold[v.engine]) for v in bench.variants)
         clock = run.cpu_clock
         workerd = running.workerd
     rows = figures[NATIVE].rows() if native is not None else ()
@@ -151,15 +150,6 @@ class _Run:
                 found.setdefault(engine, []).append((a, b, c, d))
         return {engine: _cold(rows) for engine, rows in found.items()}
 
-    def peaks(self) -> dict[str, int]:
-        """Bytes of heap and buffers at the worst moment of a load, by engine, in fresh isolates."""
-        self._running = self._edge.restart()
-        peaks = {}
-        for engine in self._deployed:
-            found = self._call("peak", engine, requests=[self._load(engine)])
-            peaks[engine] = found["heap"] + found["buffers"]
-        return peaks
-
     def rounds(self, native: NativeModel | None) -> dict[str, _Figures]:
         """Every row of every engine in every round, the engines in turning order."""
         bench = self._bench
@@ -184,13 +174,13 @@ class _Run:
                     figures[name].add(row.name, profiled.cpu_ms(INTERVAL_US), plain.wall_ms)
         return figures
 
-    def result(self, variant: Variant, figures: _Figures, cold: Cold, peak: int) -> EngineResult:
+    def result(self, variant: Variant, figures: _Figures, cold: Cold) -> EngineResult:
         """With the memory that the isolate holds now."""
         engine = variant.engine
         now = self._call("memory", engine)
         wasm = self._wasm(engine)
         total = now["heap"] + now["buffers"] + wasm
-        memory = Memory(wasm=wasm, heap=now["heap"], buffers=now["buffers"], total=total, peak=max(total, peak + wasm))
+        memory = Memory(wasm=wasm, heap=now["heap"], buffers=now["buffers"], total=total)
         return EngineResult(
             engine=engine,
             artifact=variant.manifest.digest,

@@ -67,7 +67,7 @@ def cli(ctx: click.Context, directory: Path) -> None:
 
 def main() -> None:
     """Run, and turn what goes wrong into a message and an exit code."""
-    from edgespec.diagnostics import EdgespecError
+    from edgespec.diagnostics import EdgespecError, RefusedError
 
     try:
         code = cli.main(standalone_mode=False)
@@ -75,7 +75,7 @@ def main() -> None:
         from edgespec.cli.output import print_diagnostics
 
         print_diagnostics(e.diagnostics)
-        sys.exit(1)
+        sys.exit(4 if isinstance(e, RefusedError) else 1)
     except click.ClickException as e:
         e.show()
         sys.exit(e.exit_code if not isinstance(e, click.UsageError) else 1)

@@ -12,6 +12,7 @@ from edgespec import operations
 from edgespec.cli.options import environment_option, json_option, session_of
 from edgespec.cli.output import print_diagnostics, print_json, print_lines, say
 from edgespec.diagnostics import EdgespecError, error
+from edgespec.render import budget as render_budget
 from edgespec.render import plan as render_plan
 
 
@@ -43,6 +44,7 @@ def command(
     else:
         workspace = session.workspace
         print_lines(render_plan.render(planned.plan, workspace.project.name, workspace.environment))
+        print_lines(render_budget.render(planned.fits, hint=not planned.plan.is_empty))
     if out is not None:
         _write(out, json.dumps(planned.document, indent=1, ensure_ascii=False) + "\n")
         say(f"The plan is in {out}; apply just this with: edgespec apply {out}")

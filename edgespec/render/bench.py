@@ -7,7 +7,6 @@ from typing import Final
 
 from edgespec.measurement import OWN, BenchDocument, EngineResult, Row
 from edgespec.render.text import Line, Span, line
-from edgespec.spec.units import format_size
 
 NATIVE: Final = "native"
 _REFERENCE: Final = "onnxruntime"
@@ -69,11 +68,11 @@ def _cold(engines: tuple[EngineResult, ...]) -> Iterator[Line]:
 
 
 def _memory(engines: tuple[EngineResult, ...]) -> Iterator[Line]:
-    yield _columns(("MB", "engine", "peak", "now", "", "wasm", "heap", "weights"), "bold")
+    yield _columns(("MB", "engine", "isolate", "wasm", "", "heap", "buffers", "weights"), "bold")
     for e in engines:
         m = e.memory
-        now, weights = f"{m.total / _MB:.1f}", format_size(e.weights)
-        cells = (f"{m.peak / _MB:.1f}", now, "", f"{m.wasm / _MB:.1f}", f"{(m.heap + m.buffers) / _MB:.1f}", weights)
+        total, wasm, heap, buffers = (f"{n / _MB:.1f}" for n in (m.total, m.wasm, m.heap, m.buffers))
+        cells = (total, wasm, "", heap, buffers, f"{e.weights / _MB:.1f}")
         yield _columns(("", e.engine, *cells))
     yield ()
 

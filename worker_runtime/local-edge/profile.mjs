@@ -6,10 +6,8 @@
 //        one monotonic clock; cpu: what the system has given to workerd's serving thread so far, null where it does not
 //        tell; kind: "idle", "program", "gc" or "run"; no samples without `interval_us`
 //   {"op": "memory", "inspector": ..., "worker": ...}
-//     -> {"heap": bytes, "buffers": bytes}; garbage that is not yet collected is in it (workerd answers no
-//        HeapProfiler.collectGarbage)
-//   {"op": "peak", "inspector": ..., "worker": ..., "requests": [R]}
-//     -> {"heap": bytes, "buffers": bytes}: the moment of the most while the request ran
+//     -> {"heap": bytes, "buffers": bytes}; garbage that is not yet collected is in it: workerd answers no
+//        HeapProfiler.collectGarbage, and nothing at all while a model loads
 //   R: {"url": ..., "body": {...} | absent}
 //
 // A call that fails answers {"error": "..."}.
@@ -19,7 +17,6 @@ import readline from "node:readline";
 
 const ANSWER_MS = 120_000;
 const INSPECTOR_MS = 60_000;
-const POLL_MS = 4;
 const KINDS = new Map([["(idle)", "idle"], ["(program)", "program"], ["(root)", "program"], ["(garbage collector)", "gc"]]);
 
 /** Microseconds of the clock that V8 stamps samples with (CLOCK_MONOTONIC, or what stands for it). */
@@ -137,27 +134,7 @@ async function memory({ inspector: base, worker }) {
   }
 }
 
-async function peak({ inspector: base, worker, requests }) {
-  const inspector = await Inspector.open(base, worker);
-  try {
-    let most = await heapOf(inspector);
-    let done = false;
-    const watch = (async () => {
-      while (!done) {
-        const seen = await heapOf(inspector);
-        if (seen.heap + seen.buffers > most.heap + most.buffers) most = seen;
-        await new Promise((wake) => setTimeout(wake, POLL_MS));
-      }
-    })();
-    await sendAll(requests).finally(() => (done = true));
-    await watch;
-    return most;
-  } finally {
-    inspector.close();
-  }
-}
-
-const OPERATIONS = { burst, memory, peak };
+const OPERATIONS = { burst, memory };
 
 for await (const line of readline.createInterface({ input: process.stdin })) {
   let answer;
