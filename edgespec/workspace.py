@@ -12,7 +12,7 @@ from edgespec.diagnostics import Checked, Diagnostic, Diagnostics, EdgespecError
 from edgespec.spec.document import Node, Source
 from edgespec.spec.load import load_project, load_specs
 from edgespec.spec.models import EdgeModel, Environment, Project
-from edgespec.spec.validate import place
+from edgespec.spec.validate import place, suggest
 from edgespec.values import digest
 
 PROJECT_FILE: Final = "edgespec.yaml"
@@ -51,7 +51,7 @@ class Workspace:
         unknown = [n for n in names if n not in known]
         if unknown:
             listed = ", ".join(sorted(known)) or "none"
-            detail = f"{', '.join(unknown)}: no spec has this name. There are: {listed}."
+            detail = f"{', '.join(unknown)}: no spec has this name. There are: {listed}.{suggest(unknown[0], known)}"
             raise EdgespecError(error("ES139", "Unknown name", detail))
 
 

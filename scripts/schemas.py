@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from edgespec.artifact_schema import ArtifactDocument
+from edgespec.measurement import BenchDocument
 from edgespec.plan.file import PlanDocument
 from edgespec.spec.models import EdgeModel, Project
 from edgespec.state.codec import StateDocument
@@ -21,6 +22,7 @@ MODELS: dict[str, tuple[type[BaseModel], str]] = {
     "state": (StateDocument, "edgespec's state of one environment"),
     "plan": (PlanDocument, "A plan of edgespec"),
     "artifact": (ArtifactDocument, "The manifest of an edgespec artifact"),
+    "bench": (BenchDocument, "A measurement by edgespec bench"),
 }
 
 

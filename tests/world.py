@@ -164,6 +164,7 @@ def build_inputs(world: World, spec: EdgeModel) -> dict[str, Any]:
         "head": None,
         "task": spec.task.model_dump(mode="json"),
         "quantization": spec.quantization.method,
+        "engine": UNKNOWN if source in world.absent else "onnxruntime",
         "chunk": spec.cache.weights.kv.chunk,
         "tools": {"onnx": world.tools},
     }
@@ -198,7 +199,8 @@ class Models:
         self.world.refuse("create", address)
         source = str(inputs["source"])
         self.world.absent.discard(source)
-        inputs = {**inputs, "source_digest": self.world.sources.get(source, sha256_hex(source.encode()))}
+        digest_now = self.world.sources.get(source, sha256_hex(source.encode()))
+        inputs = {**inputs, "source_digest": digest_now, "engine": "onnxruntime"}
         manifest = build(self.world, inputs)
         self.world.cache[digest(dict(inputs))] = manifest
         self.world.effect(f"build {address}")
@@ -340,7 +342,7 @@ class Pins:
         raw: Any = inputs["manifest"]
         names: Any = inputs["files"]
         manifest = Manifest.from_json(raw)
-        return {c.sha256 for n in names for c in manifest.files[n].chunks}
+        return {c.sha256 for n in names if n in manifest.files for c in manifest.files[n].chunks}
 
     def read(self, record: ResourceRecord) -> Observed | None:
         wanted = self._keys(record.inputs)

@@ -3,18 +3,24 @@
 // The same sources and lock file give the same bytes: nothing of the clock, the machine or the folder gets in.
 import { createHash } from "node:crypto";
 import { mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
-import { dirname, join, relative, sep } from "node:path";
+import { basename, dirname, join, relative, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const ROOT = dirname(fileURLToPath(import.meta.url));
 const DIST = join(ROOT, "dist");
-const WASM = "ort-wasm-simd.wasm";
+/** Wasm modules of the upload, by the name under which the bundle imports them. */
+const WASM = new Map([
+  ["edge-relaxed.wasm", "engine/dist/edge-relaxed.wasm"],
+  ["edge-simd.wasm", "engine/dist/edge-simd.wasm"],
+  ["ort-wasm-simd.wasm", "node_modules/onnxruntime-web/dist/ort-wasm-simd.wasm"],
+]);
 const sha256 = (bytes) => createHash("sha256").update(bytes).digest("hex");
 
 async function sourceFiles() {
   const entries = await readdir(join(ROOT, "src"), { recursive: true, withFileTypes: true });
   const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
-  return [...files, join(ROOT, "licenses/onnxruntime.txt"), join(ROOT, "package-lock.json"), join(ROOT, "build.mjs")].sort();
+  const others = ["licenses/onnxruntime.txt", "package-lock.json", "build.mjs", ...[...WASM.values()].slice(0, 2)];
+  return [...files, ...others.map((name) => join(ROOT, name))].sort();
 }
 
 /** Over the name and the bytes of everything that decides what dist/ is. */
@@ -30,7 +36,7 @@ async function sourceDigest() {
 const uploadedModules = {
   name: "uploaded-modules",
   setup(build) {
-    build.onResolve({ filter: /\.wasm$/ }, () => ({ path: `./${WASM}`, external: true }));
+    build.onResolve({ filter: /\.wasm$/ }, ({ path }) => ({ path: `./${basename(path)}`, external: true }));
     build.onResolve({ filter: /\/config\.json$/ }, () => ({ path: "./config.json", external: true }));
   },
 };
@@ -114,8 +120,8 @@ async function build() {
   const digest = await sourceDigest();
   const outputs = [
     { name: "worker.js", type: "application/javascript+module", bytes: await bundle() },
-    { name: WASM, type: "application/wasm", bytes: await readFile(join(ROOT, "node_modules/onnxruntime-web/dist", WASM)) },
   ];
+  for (const [name, path] of WASM) outputs.push({ name, type: "application/wasm", bytes: await readFile(join(ROOT, path)) });
   const files = outputs.map(({ name, type, bytes }) => ({ name, type, sha256: sha256(bytes), size: bytes.length }));
   await mkdir(DIST, { recursive: true });
   await rm(join(DIST, "manifest.json"), { force: true });

@@ -14,6 +14,7 @@ from edgespec.cli.options import environment_option, json_option, session_of
 from edgespec.cli.output import ApplyProgress, print_diagnostics, print_json, print_lines
 from edgespec.diagnostics import EdgespecError, error
 from edgespec.plan.file import FORMAT
+from edgespec.render import budget as render_budget
 from edgespec.render import plan as render_plan
 from edgespec.render.apply import to_json, totals
 
@@ -54,6 +55,7 @@ def run(
         print_diagnostics(planned.warnings)
         if not as_json:
             print_lines(render_plan.render(planned.plan, workspace.project.name, workspace.environment))
+            print_lines(render_budget.render(planned.fits, hint=not planned.plan.is_empty))
         if auto_approve or saved is not None:
             return True
         if not sys.stdin.isatty():

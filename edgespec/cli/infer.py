@@ -21,10 +21,10 @@ from edgespec.render import answer
 @click.pass_context
 def command(ctx: click.Context, name: str, texts: tuple[str, ...], environment: str | None, as_json: bool) -> None:
     """Ask a deployed model about one text or several; without TEXT, each line of standard input is one."""
-    if not texts:
-        if sys.stdin.isatty():
-            raise EdgespecError(error("ES408", "No text", 'Give one: edgespec infer NAME "where is my parcel".'))
+    if not texts and not sys.stdin.isatty():
         texts = tuple(t for t in sys.stdin.read().splitlines() if t.strip())
+    if not texts:
+        raise EdgespecError(error("ES408", "No text", 'Give one: edgespec infer NAME "where is my parcel".'))
     session = session_of(ctx, environment)
     found = operations.infer(session, name, {"texts": list(texts)})
     if as_json:

@@ -18,6 +18,7 @@ _COMMANDS: Final = {
     "apply": "Build, upload and deploy what the specs ask for.",
     "destroy": "Remove what was deployed.",
     "build": "Build artifacts without deploying them.",
+    "bench": "Measure a model's CPU and memory on this machine.",
     "infer": "Ask a deployed model.",
     "state": "List and show what edgespec has deployed.",
     "edge": "The local edge: up, down, status, logs.",
@@ -66,7 +67,7 @@ def cli(ctx: click.Context, directory: Path) -> None:
 
 def main() -> None:
     """Run, and turn what goes wrong into a message and an exit code."""
-    from edgespec.diagnostics import EdgespecError
+    from edgespec.diagnostics import EdgespecError, RefusedError
 
     try:
         code = cli.main(standalone_mode=False)
@@ -74,7 +75,7 @@ def main() -> None:
         from edgespec.cli.output import print_diagnostics
 
         print_diagnostics(e.diagnostics)
-        sys.exit(1)
+        sys.exit(4 if isinstance(e, RefusedError) else 1)
     except click.ClickException as e:
         e.show()
         sys.exit(e.exit_code if not isinstance(e, click.UsageError) else 1)

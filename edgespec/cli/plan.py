@@ -11,6 +11,8 @@ import click
 from edgespec import operations
 from edgespec.cli.options import environment_option, json_option, session_of
 from edgespec.cli.output import print_diagnostics, print_json, print_lines, say
+from edgespec.diagnostics import EdgespecError, error
+from edgespec.render import budget as render_budget
 from edgespec.render import plan as render_plan
 
 
@@ -42,9 +44,19 @@ def command(
     else:
         workspace = session.workspace
         print_lines(render_plan.render(planned.plan, workspace.project.name, workspace.environment))
+        print_lines(render_budget.render(planned.fits, hint=not planned.plan.is_empty))
     if out is not None:
-        temporary = out.with_name(out.name + ".tmp")
-        temporary.write_text(json.dumps(planned.document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        temporary.replace(out)
+        _write(out, json.dumps(planned.document, indent=1, ensure_ascii=False) + "\n")
         say(f"The plan is in {out}; apply just this with: edgespec apply {out}")
     sys.exit(2 if detailed_exitcode and not planned.plan.is_empty else 0)
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all."""
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as e:
+        temporary.unlink(missing_ok=True)
+        raise EdgespecError(error("ES206", "The plan cannot be written", f"{path}: {e.strerror}.")) from e

@@ -21,6 +21,7 @@ from edgespec.engine.patterns.graph import BrokenModelError, Graph, Step, load
 from edgespec.engine.patterns.layout import LayoutError, View, rows
 from edgespec.engine.patterns.lower import Lowering, Precision, Quantization
 from edgespec.engine.patterns.recogniser import Recogniser
+from edgespec.engine.patterns.unfuse import unfuse
 from edgespec.engine.patterns.values import (
     LONG,
     Content,
@@ -72,7 +73,7 @@ def compile_graph(
     `quantization` is for float weights; weights that are integers in the graph are taken as they are. `group` is the
     group of int4: 32, 64 or 128. Equal graphs give equal bytes. Raises BrokenModelError when `model` is no ONNX model.
     """
-    graph = load(model, output)
+    graph = unfuse(load(model, output))
     unknown = [s for s in graph.steps if s.op not in KNOWN]
     if unknown:
         found = [Uncovered(s.name, s.op, f"{s.op} is not an operation of the edge engine") for s in unknown]

@@ -186,7 +186,7 @@ def quantize_rows(values: Array) -> tuple[Bytes, Floats]:
     return np.clip(np.rint(values / scales[:, None]), -127, 127).astype(np.int8), scales
 
 
-def quantize_i8(weight: Array, *, depth: int = 2) -> tuple[Bytes, Floats]:
+def quantize_i8(weight: Array, *, depth: int = 4) -> tuple[Bytes, Floats]:
     """Symmetric int8 by output channel, scaled so that `depth_of` is at least `depth`.
 
     For the usual bell-shaped weights depth 2 costs nothing: the largest weight decides the scale anyway.

@@ -44,6 +44,8 @@ def compile_tokenizer(tokenizer: Mapping[str, Any]) -> Compiled:
 
     normalizer = attempt(lambda: write_normalizer(writer, tokenizer.get("normalizer")), Normalizer())
     pre = attempt(lambda: write_pre_tokenizer(writer, tokenizer.get("pre_tokenizer")), PreTokenizer())
+    if pre.first_only and normalizer.loses_start:
+        uncovered.append("pre_tokenizer Metaspace (first) after a normalizer that drops what another one made")
     flags = runtime_flags(writer)
     model = tokenizer["model"]
     vocabulary = attempt(lambda: write_model(writer, model, byte_level=pre.byte_level), Vocabulary({}, 0))

@@ -54,3 +54,7 @@ class BundleFacts:
     """Engine -> bytes of all its modules."""
     compatibility_date: str
     compatibility_flags: tuple[str, ...] = ()
+
+    def size(self, engine: Value) -> int:
+        """Bytes of an engine's modules; of the largest where the engine is not known yet."""
+        return self.sizes.get(str(engine), max(self.sizes.values()))

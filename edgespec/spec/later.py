@@ -21,7 +21,7 @@ _LATER: Final[dict[str, dict[str, str]]] = {
         "worker.rate_limit": "rate limits",
         "worker.placement": "placement",
         "quality.metrics.*.max_drop": "gates on the drop from the teacher",
-        "budget": "budgets",
+        "budget.monthly_cost": "budgets of cost",
         "rollout": "gradual rollout",
         "lifecycle": "lifecycle rules",
     },

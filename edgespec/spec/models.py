@@ -201,6 +201,23 @@ class Quality(Strict):
     metrics: Annotated[dict[str, Threshold], Field(min_length=1)]
 
 
+class CpuBudget(Strict):
+    """Milliseconds of CPU of one request, over the spec's own texts as `edgespec bench` measures them."""
+
+    p50: Annotated[float, Field(gt=0, le=300_000)] | None = None
+    p99: Annotated[float, Field(gt=0, le=300_000)] | None = None
+
+
+class Budget(Strict):
+    """What the model may cost at most; a plan that is known to pass it is refused."""
+
+    script: Size | None = None
+    """Bytes of the Worker's modules."""
+    memory: Size | None = None
+    """Bytes of the isolate."""
+    cpu_ms: CpuBudget | None = None
+
+
 class EdgeModel(Strict):
     """One model on the edge: where it comes from, how it is made small, what it does and whom it serves."""
 
@@ -214,6 +231,7 @@ class EdgeModel(Strict):
     cache: Cache = Cache()
     worker: WorkerOptions = WorkerOptions()
     quality: Quality | None = None
+    budget: Budget = Budget()
 
     @property
     def name(self) -> str:

@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from edgespec import assets, operations
-from edgespec.assets import Bundle, Module
+from edgespec.assets import Bundles, Module
 from edgespec.plan.model import Action
 from edgespec.stores.local import LocalStore
 from tests.e2e.conftest import TinyProject
@@ -52,7 +52,7 @@ def light(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     module = Module(
         path.name, "application/javascript+module", path, hashlib.sha256(WORKER.encode()).hexdigest(), len(WORKER)
     )
-    monkeypatch.setattr(assets, "bundle", lambda: Bundle((module,)))
+    monkeypatch.setattr(assets, "bundles", lambda: Bundles({"edge": (module,), "onnxruntime": (module,)}))
 
 
 class Boundaries:

@@ -21,6 +21,7 @@ from tests.tiny import write_tiny_bert
 
 Floats = NDArray[np.float32]
 VOCABULARY = 97
+MICROSOFT = ("MatMulNBits", "GatherBlockQuantized", "Attention", "SkipLayerNormalization")
 LENGTHS = (1, 2, 3, 7, 12, 20, 41)
 
 
@@ -108,7 +109,7 @@ class Hand:
 
     def ops(self, kind: str, count: int, *inputs: str, **attributes: Any) -> list[str]:
         name = f"n{len(self.nodes)}"
-        domain = "com.microsoft" if kind in ("MatMulNBits", "GatherBlockQuantized", "FastGelu") else ""
+        domain = "com.microsoft" if kind in MICROSOFT else ""
         outputs = [f"{name}.{i}" for i in range(count)]
         self.nodes.append(helper.make_node(kind, inputs, outputs, name=name, domain=domain, **attributes))
         return outputs

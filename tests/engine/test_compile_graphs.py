@@ -146,6 +146,36 @@ def test_a_window_around_each_token(reach: int, window: int) -> None:
     assert (found.window, found.causal) == (window, False)
 
 
+def test_a_window_wider_than_the_samples_limits_the_length() -> None:
+    h = Hand("input_ids")
+    far = h.op("Greater", h.op("Abs", distances(h)), h.const(900, np.int64))
+    bias = h.op("Where", far, h.const(-np.inf), h.const(0.0))
+    compiled = check_float(h.model(h.mean(attention(h, h.rows(), "one product", bias))))
+    assert program_of(compiled).max_position == 900
+    assert "more than 900 tokens" in compiled.notes[0]
+
+
+def test_capped_scores_are_refused() -> None:
+    h = Hand("input_ids")
+
+    def cap(scores: str) -> str:
+        return h.op("Mul", h.op("Tanh", h.op("Div", scores, h.const(50.0))), h.const(50.0))
+
+    x = h.rows()
+    q, k = (h.op("Reshape", h.linear(x, 16, 16, seed=i), h.const([0, 0, 16], np.int64)) for i in range(2))
+    scores = cap(h.op("MatMul", q, h.op("Transpose", k, perm=[0, 2, 1])))
+    out = h.op("MatMul", h.op("Softmax", scores, axis=-1), x)
+    assert refused(h, h.mean(out)) == [("Mul", "the attention scores are changed by more than a factor")]
+
+
+def test_every_layer_is_reported() -> None:
+    h = Hand("input_ids")
+    x = h.linear(h.rows(), 16, 16)
+    for seed in range(3):
+        x = h.linear(h.op("Softplus", x), 16, 16, seed=seed)
+    assert len(refused(h, h.mean(x))) == 3
+
+
 def test_a_bias_of_the_distance_is_refused() -> None:
     h = Hand("input_ids")
     slope = h.op("Mul", h.op("Cast", distances(h), to=1), h.const(0.1))

@@ -114,4 +114,5 @@ def test_in_the_engine(tmp_path: Path, engine: Wasm, kind: str) -> None:
     assert error(list(engine.run(program, ids).values), onnx_rows(model, ids)) < 1e-5
     small = program_of(compile_graph(model, quantization="int8"))
     answer = engine.run(small, ids)
-    assert error(list(answer.values), edge_rows(small, ids, answer.raw["kind"])) < 1e-4
+    # a number halfway between two steps of an activation may be rounded either way
+    assert error(list(answer.values), edge_rows(small, ids, answer.raw["kind"])) < 5e-3

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
@@ -16,6 +18,7 @@ from edgespec.engine.compile import compile_graph
 from tests.engine.models import (
     VOCABULARY,
     Hand,
+    check_float,
     cosine,
     edge_rows,
     error,
@@ -141,10 +144,10 @@ def nbits(rng: np.random.Generator, rows: int, columns: int, block: int, *, zero
 
 @pytest.mark.parametrize("block", [32, 64, 128])
 @pytest.mark.parametrize("zeros", [False, True])
-@pytest.mark.parametrize("columns", [128, 96])
-def test_four_bits(block: int, zeros: bool, columns: int) -> None:
-    """MatMulNBits: nibbles, scales and zero points equal; the answer as onnxruntime's."""
-    parts = nbits(np.random.default_rng(block), 24, columns, block, zeros=zeros, half=False)
+@pytest.mark.parametrize(("columns", "half"), [(128, False), (96, True)])
+def test_four_bits(block: int, zeros: bool, columns: int, half: bool) -> None:
+    """MatMulNBits: nibbles, scales and zero points equal; the answer as onnxruntime's. Half scales stay half."""
+    parts = nbits(np.random.default_rng(block), 24, columns, block, zeros=zeros, half=half)
     h = Hand("input_ids")
     inputs = [h.rows(columns), h.const(parts["packed"], np.uint8), h.const(parts["scales"].reshape(-1))]
     if zeros:
@@ -157,6 +160,7 @@ def test_four_bits(block: int, zeros: bool, columns: int) -> None:
     assert tensor.dtype == fmt.DType.I4
     q, scales, points_ = pack.linear_nibbles(tensor)
     assert np.array_equal(q, parts["q"])
+    assert scales.dtype == (np.float16 if half else np.float32)
     assert np.array_equal(scales, parts["scales"])
     assert (points_ is None) == (parts["zeros"] is None)
     assert points_ is None or np.array_equal(points_, parts["zeros"])
@@ -224,3 +228,53 @@ def test_static_quantisation_is_named() -> None:
     assert TensorProto.INT8 == 3
     compiled = compile_graph(model, quantization="int8")
     assert [u.op for u in compiled.uncovered] == ["QuantizeLinear"]
+
+
+# onnxruntime's other rewritings: fused operators, half floats
+
+
+@pytest.mark.parametrize("kind", ["bert", "distilbert", "roberta"])
+def test_fused_by_a_session(tmp_path: Path, kind: str) -> None:
+    """FusedMatMul, BiasGelu and their kin, as a session saves its optimised graph."""
+    model = own_model(tmp_path, kind, labels=["a", "b", "c"])
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = str(tmp_path / "fused.onnx")
+    onnxruntime.InferenceSession(model.SerializeToString(), options)
+    fused = onnx.load(tmp_path / "fused.onnx")
+    assert any(node.domain == "com.microsoft" for node in fused.graph.node)
+    check_float(fused, bound=2e-6)
+
+
+def test_fused_attention(tmp_path: Path) -> None:
+    """com.microsoft.Attention and SkipLayerNormalization, with a mask over tokens."""
+    rng = np.random.default_rng(4)
+    h = Hand()
+    x, weight, bias = h.rows(), h.const(rng.normal(size=(16, 48)) / 4), h.const(rng.normal(size=48))
+    mask = h.op("Cast", "attention_mask", to=TensorProto.INT32)
+    mixed = h.op("Attention", x, weight, bias, mask, num_heads=2)
+    norm = h.op("SkipLayerNormalization", mixed, x, h.const(rng.normal(size=16)), h.const(np.zeros(16)), epsilon=1e-6)
+    program = program_of(check_float(h.model(h.mean(norm))))
+    assert [type(op).__name__ for op in program.ops] == [
+        "Embed",
+        "Linear",
+        "Attention",
+        "Add",
+        "LayerNorm",
+        "PoolTokens",
+    ]
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+def test_half_floats(tmp_path: Path, kind: str) -> None:
+    """A graph in float16 is computed in float32: nearer to the float32 model than float16 arithmetic is."""
+    from onnxruntime.transformers.float16 import convert_float_to_float16
+
+    model = own_model(tmp_path, kind)
+    exact = onnx_rows(model, texts())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # numbers below the smallest half float
+        half = convert_float_to_float16(model, keep_io_types=True, disable_shape_infer=True)
+    program = program_of(compile_graph(half, quantization="none"))
+    assert error(edge_rows(program, texts()), exact) < 2e-3

@@ -179,6 +179,6 @@ void linear_i4(const Target *t, const Tensor *w);
 enum { WORDS = 4 };
 void quantize_rows(const float *in, u32 stride, u32 rows, u32 columns, u32 wide, u32 form);
 void sum_groups(u32 rows, u32 wide, u32 group, u32 form);
-void finish_block(const Target *t, u32 row, u32 column);
+void finish_block(const Target *t, u32 row, u32 rows, u32 column, u32 columns);
 void activate_rows(float *data, u32 count, u32 act);
 #endif

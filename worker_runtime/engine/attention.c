@@ -41,8 +41,9 @@ static float soften(float *scores, u32 from, u32 to, u32 width, float scale) {
   for (u32 j = to; j < width; j++) scores[j] = -1e30f;
   for (u32 j = 0; j < width; j += 4) most = wasm_f32x4_pmax(most, LOAD(scores + j));
   const v128_t top = SPLAT(max4(most)), factor = SPLAT(scale * 1.44269504f);
+  Constants k = constants();
   for (u32 j = 0; j < width; j += 4) {
-    v128_t e = exp2_4(wasm_f32x4_mul(wasm_f32x4_sub(LOAD(scores + j), top), factor));
+    v128_t e = exp2_below(wasm_f32x4_mul(wasm_f32x4_sub(LOAD(scores + j), top), factor), k);
     STORE(scores + j, e);
     sum = wasm_f32x4_add(sum, e);
   }

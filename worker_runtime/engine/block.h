@@ -8,6 +8,7 @@ ALWAYS void multiply_step(v128_t c[4][2], const float *w, const float *const row
   for (u32 r = 0; r < 4; r++) {
     v128_t x = wasm_v128_load32_splat(rows[r] + k);
     c[r][0] = MADD(x, w0, c[r][0]), c[r][1] = MADD(x, w1, c[r][1]);
+    __asm__ volatile("" : "+r"(c[r][0]), "+r"(c[r][1]));
   }
 }
 

@@ -10,13 +10,14 @@ static void clear_rest(const Register *r) {
 }
 
 ALWAYS void glu(const GluArgs *args, u32 act) {
+  Constants k = constants();
   const Register *out = engine.registers + args->out, *a = engine.registers + args->a, *b = engine.registers + args->b;
   u32 rows = rows_of(out);
   for (u32 row = 0; row < rows; row++) {
     const float *x = a->data + (size_t)row * a->stride + args->a_offset;
     const float *y = b->data + (size_t)row * b->stride + args->b_offset;
     float *z = out->data + (size_t)row * out->stride;
-    for (u32 i = 0; i < out->width; i += 4) STORE(z + i, wasm_f32x4_mul(activate4(LOAD(x + i), act), LOAD(y + i)));
+    for (u32 i = 0; i < out->width; i += 4) STORE(z + i, wasm_f32x4_mul(activate4(LOAD(x + i), act, k), LOAD(y + i)));
   }
   clear_rest(out);
 }

@@ -4,39 +4,48 @@
 
 u32 engine_kind;
 
+#define X(name, value) {value, value, value, value},
+const float activation_constants[][4] = {ACTIVATION_CONSTANTS(X)};
+#undef X
+
+ALWAYS void each(float *data, u32 count, u32 act) {
+  Constants k = constants();
+  for (u32 i = 0; i < count; i += 4) STORE(data + i, activate4(LOAD(data + i), act, k));
+}
+
 void activate_rows(float *data, u32 count, u32 act) {
-#define EACH(f) for (u32 i = 0; i < count; i += 4) STORE(data + i, f(LOAD(data + i)))
   switch (act) {
-    case ACT_GELU_ERF: EACH(gelu_erf4); break;
-    case ACT_GELU_TANH: EACH(gelu_tanh4); break;
-    case ACT_SILU: for (u32 i = 0; i < count; i += 4) STORE(data + i, activate4(LOAD(data + i), ACT_SILU)); break;
-    case ACT_RELU: for (u32 i = 0; i < count; i += 4) STORE(data + i, activate4(LOAD(data + i), ACT_RELU)); break;
-    case ACT_TANH: EACH(tanh4); break;
+    case ACT_GELU_ERF: each(data, count, ACT_GELU_ERF); break;
+    case ACT_GELU_TANH: each(data, count, ACT_GELU_TANH); break;
+    case ACT_SILU: each(data, count, ACT_SILU); break;
+    case ACT_RELU: each(data, count, ACT_RELU); break;
+    case ACT_TANH: each(data, count, ACT_TANH); break;
   }
 }
 
-ALWAYS void finish(const Target *t, u32 row, u32 column, u32 act) {
-  u32 rows = min_u32(4, t->rows - row);
+ALWAYS void finish(const Target *t, u32 row, u32 rows, u32 column, u32 columns, u32 act) {
+  Constants k = constants();
+  rows = min_u32(rows, t->rows - row);
   for (u32 r = 0; r < rows; r++) {
     float *out = t->out + (size_t)(row + r) * t->stride + column;
-    v128_t a = activate4(LOAD(out), act), b = activate4(LOAD(out + 4), act);
-    if (t->residual) {
-      const float *more = t->residual + (size_t)(row + r) * t->stride + column;
-      a = wasm_f32x4_add(a, LOAD(more)), b = wasm_f32x4_add(b, LOAD(more + 4));
+    const float *more = t->residual ? t->residual + (size_t)(row + r) * t->stride + column : 0;
+    for (u32 i = 0; i < columns; i += 8) {
+      v128_t a = activate4(LOAD(out + i), act, k), b = activate4(LOAD(out + i + 4), act, k);
+      if (more) a = wasm_f32x4_add(a, LOAD(more + i)), b = wasm_f32x4_add(b, LOAD(more + i + 4));
+      STORE(out + i, a);
+      STORE(out + i + 4, b);
     }
-    STORE(out, a);
-    STORE(out + 4, b);
   }
 }
 
-void finish_block(const Target *t, u32 row, u32 column) {
+void finish_block(const Target *t, u32 row, u32 rows, u32 column, u32 columns) {
   switch (t->act) {
-    case ACT_GELU_ERF: finish(t, row, column, ACT_GELU_ERF); break;
-    case ACT_GELU_TANH: finish(t, row, column, ACT_GELU_TANH); break;
-    case ACT_SILU: finish(t, row, column, ACT_SILU); break;
-    case ACT_RELU: finish(t, row, column, ACT_RELU); break;
-    case ACT_TANH: finish(t, row, column, ACT_TANH); break;
-    default: finish(t, row, column, ACT_NONE);
+    case ACT_GELU_ERF: finish(t, row, rows, column, columns, ACT_GELU_ERF); break;
+    case ACT_GELU_TANH: finish(t, row, rows, column, columns, ACT_GELU_TANH); break;
+    case ACT_SILU: finish(t, row, rows, column, columns, ACT_SILU); break;
+    case ACT_RELU: finish(t, row, rows, column, columns, ACT_RELU); break;
+    case ACT_TANH: finish(t, row, rows, column, columns, ACT_TANH); break;
+    default: finish(t, row, rows, column, columns, ACT_NONE);
   }
 }
 

@@ -34,7 +34,7 @@ void linear_float(const Target *t, const float *in, u32 in_stride, const Tensor 
     const float *panel = w->dtype == F32 ? (const float *)data : widen_panel((const u16 *)data, w->columns);
     for (u32 row = 0; row < t->rows; row += 4) {
       block(t, in, in_stride, panel, w->columns, row, n);
-      if (finished) finish_block(t, row, n);
+      if (finished) finish_block(t, row, 4, n, 8);
     }
   }
 }

@@ -13,12 +13,14 @@ typedef v128_t Sums[4][2];
 
 // 32 columns with an exact 4-way dot product.
 ALWAYS void columns_dot(Sums c, const u8 *w, const u8 *a) {
+#pragma unroll
   for (u32 i = 0; i < 8; i++) {
     v128_t w0 = wasm_v128_load(w + 32 * i), w1 = wasm_v128_load(w + 32 * i + 16);
     for (u32 r = 0; r < 4; r++) {
       v128_t x = wasm_v128_load32_splat(a + 16 * i + 4 * r);
       c[r][0] = DOT(x, w0, c[r][0]), c[r][1] = DOT(x, w1, c[r][1]);
     }
+    SETTLE(c);
   }
 }
 
@@ -26,12 +28,14 @@ ALWAYS void columns_dot(Sums c, const u8 *w, const u8 *a) {
 ALWAYS void columns_16(Sums c, const u8 *w, const u8 *a) {
   const v128_t ones = wasm_i16x8_splat(1), zero = wasm_i16x8_splat(0);
   Sums h = {{zero, zero}, {zero, zero}, {zero, zero}, {zero, zero}};
+#pragma unroll
   for (u32 i = 0; i < 8; i++) {
     v128_t w0 = wasm_v128_load(w + 32 * i), w1 = wasm_v128_load(w + 32 * i + 16);
     for (u32 r = 0; r < 4; r++) {
       v128_t x = wasm_v128_load32_splat(a + 16 * i + 4 * r);
       h[r][0] = wasm_i16x8_add(h[r][0], DOT16(x, w0)), h[r][1] = wasm_i16x8_add(h[r][1], DOT16(x, w1));
     }
+    SETTLE(h);
   }
   for (u32 r = 0; r < 4; r++) {
     c[r][0] = wasm_i32x4_add(c[r][0], wasm_i32x4_dot_i16x8(h[r][0], ones));
@@ -53,6 +57,7 @@ static void unpack_panel(const u8 *w, u32 wide) {
 #define WORD 2
 
 ALWAYS void columns_words(Sums c, const u8 *w, const u8 *a) {
+#pragma unroll
   for (u32 i = 0; i < 16; i++) {
     v128_t w0 = wasm_v128_load(w + 32 * i), w1 = wasm_v128_load(w + 32 * i + 16);
     for (u32 r = 0; r < 4; r++) {
@@ -60,6 +65,7 @@ ALWAYS void columns_words(Sums c, const u8 *w, const u8 *a) {
       c[r][0] = wasm_i32x4_add(wasm_i32x4_dot_i16x8(w0, x), c[r][0]);
       c[r][1] = wasm_i32x4_add(wasm_i32x4_dot_i16x8(w1, x), c[r][1]);
     }
+    SETTLE(c);
   }
 }
 
@@ -125,7 +131,7 @@ ALWAYS void sweep(const Target *t, const float *corrections, u32 n, u32 groups, 
       STORE(out, MADD(wasm_f32x4_sub(total[r][0], wasm_f32x4_mul(shift, fix0)), scale, bias0));
       STORE(out + 4, MADD(wasm_f32x4_sub(total[r][1], wasm_f32x4_mul(shift, fix1)), scale, bias1));
     }
-    if (t->act || t->residual) finish_block(t, row, n);
+    if (t->act || t->residual) finish_block(t, row, 4, n, 8);
   }
 }
 

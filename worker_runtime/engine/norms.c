@@ -5,8 +5,16 @@ static u32 whole_part(u32 width) { return width & ~3u; }
 
 // out = a + b (b may be null), the columns beyond width 0; answers the sum of the row.
 static float add_rows(float *out, const float *a, const float *b, u32 width, u32 stride) {
-  v128_t sum = SPLAT(0.f);
+  v128_t sum = SPLAT(0.f), sum2 = sum;
   u32 i = 0;
+  for (; i + 8 <= width; i += 8) {
+    v128_t x = LOAD(a + i), y = LOAD(a + i + 4);
+    if (b) x = wasm_f32x4_add(x, LOAD(b + i)), y = wasm_f32x4_add(y, LOAD(b + i + 4));
+    STORE(out + i, x);
+    STORE(out + i + 4, y);
+    sum = wasm_f32x4_add(sum, x), sum2 = wasm_f32x4_add(sum2, y);
+  }
+  sum = wasm_f32x4_add(sum, sum2);
   for (; i < width; i += 4) {
     v128_t x = LOAD(a + i);
     if (b) x = wasm_f32x4_add(x, LOAD(b + i));
@@ -23,8 +31,13 @@ static float add_rows(float *out, const float *a, const float *b, u32 width, u32
 
 // Sum of (x - mean)^2.
 static float sum_squares(const float *x, u32 width, float mean) {
-  v128_t sum = SPLAT(0.f), middle = SPLAT(mean);
+  v128_t sum = SPLAT(0.f), more = sum, middle = SPLAT(mean);
   u32 i = 0;
+  for (; i + 8 <= width; i += 8) {
+    v128_t d = wasm_f32x4_sub(LOAD(x + i), middle), e = wasm_f32x4_sub(LOAD(x + i + 4), middle);
+    sum = MADD(d, d, sum), more = MADD(e, e, more);
+  }
+  sum = wasm_f32x4_add(sum, more);
   for (; i < whole_part(width); i += 4) {
     v128_t d = wasm_f32x4_sub(LOAD(x + i), middle);
     sum = MADD(d, d, sum);

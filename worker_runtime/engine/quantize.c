@@ -43,8 +43,8 @@ static void choose_scale(u32 row, u32 kind, float low, float high) {
   engine.zeros[row] = zero;
 }
 
-ALWAYS v128_t whole(const Panel *p, u32 row, v128_t x) {
-  return wasm_i32x4_sub(wasm_f32x4_add(wasm_f32x4_mul(x, p->inverse[row]), SPLAT(MAGIC)), p->offset[row]);
+ALWAYS v128_t whole(const Panel *p, u32 row, v128_t x, v128_t magic) {
+  return wasm_i32x4_sub(wasm_f32x4_add(wasm_f32x4_mul(x, p->inverse[row]), magic), p->offset[row]);
 }
 
 // 4 columns of 4 rows, from their whole numbers in words: rows 0 and 1, rows 2 and 3.
@@ -66,15 +66,17 @@ ALWAYS u8 *put(u8 *out, v128_t a, v128_t b, u32 form, v128_t top) {
 
 ALWAYS void quantize_panel(const Panel *given, u8 *out, u32 columns, u32 wide, u32 form) {
   const Panel p = *given;
-  const v128_t top = wasm_i16x8_splat((form & 3) == KIND_A8 ? 255 : 127);
+  v128_t top = wasm_i16x8_splat((form & 3) == KIND_A8 ? 255 : 127), magic = SPLAT(MAGIC);
+  HOLD(top);
+  HOLD(magic);
   u32 k = 0;
   for (; k + 4 <= columns; k += 4)
-    out = put(out, wasm_i16x8_narrow_i32x4(whole(&p, 0, LOAD(p.rows[0] + k)), whole(&p, 1, LOAD(p.rows[1] + k))),
-              wasm_i16x8_narrow_i32x4(whole(&p, 2, LOAD(p.rows[2] + k)), whole(&p, 3, LOAD(p.rows[3] + k))), form, top);
+    out = put(out, wasm_i16x8_narrow_i32x4(whole(&p, 0, LOAD(p.rows[0] + k), magic), whole(&p, 1, LOAD(p.rows[1] + k), magic)),
+              wasm_i16x8_narrow_i32x4(whole(&p, 2, LOAD(p.rows[2] + k), magic), whole(&p, 3, LOAD(p.rows[3] + k), magic)), form, top);
   const v128_t zero = wasm_i32x4_splat(0);
   if (k < columns) {
     v128_t part[4], mask = wasm_i32x4_lt(wasm_i32x4_make(0, 1, 2, 3), wasm_i32x4_splat((i32)(columns - k)));
-    for (u32 r = 0; r < 4; r++) part[r] = wasm_v128_and(whole(&p, r, LOAD(p.rows[r] + k)), mask);
+    for (u32 r = 0; r < 4; r++) part[r] = wasm_v128_and(whole(&p, r, LOAD(p.rows[r] + k), magic), mask);
     out = put(out, wasm_i16x8_narrow_i32x4(part[0], part[1]), wasm_i16x8_narrow_i32x4(part[2], part[3]), form, top);
     k += 4;
   }

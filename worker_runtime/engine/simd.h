@@ -12,8 +12,15 @@
 #define SPLAT(x) wasm_f32x4_splat(x)
 #define LOAD(p) wasm_v128_load(p)
 #define STORE(p, v) wasm_v128_store(p, v)
+// Keeps a constant in a register: V8 builds one from three instructions wherever wasm names it, also in a loop.
+#define HOLD(x) __asm__("" : "+r"(x))
 // Keeps two pointers in registers of their own, so that loads from them use immediate offsets.
 #define KEEP(a, b) __asm__("" : "+r"(a), "+r"(b))
+
+// Ends a step: without it the compiler strings each accumulator's products into one chain, and spills the rest.
+#define SETTLE(c)                                                                                                    \
+  __asm__("" : "+r"(c[0][0]), "+r"(c[0][1]), "+r"(c[1][0]), "+r"(c[1][1]), "+r"(c[2][0]), "+r"(c[2][1]), "+r"(c[3][0]), \
+          "+r"(c[3][1]))
 
 static inline float sum4(v128_t a) {
   return (wasm_f32x4_extract_lane(a, 0) + wasm_f32x4_extract_lane(a, 1)) +

@@ -3,6 +3,7 @@
 import { MemoryTier } from "./cache";
 import type { Artifact, Shard, WorkerConfig } from "./config";
 import { engineMemory, findEngine } from "./engines";
+import { BufferSink } from "./engines/buffer";
 import type { EngineModel } from "./engines/engine";
 import { JsonTokenizer, type Tokenizer } from "./tokenizer";
 import { loadFiles, type Sources, type TierCounts, WeightsUnavailable } from "./weights";
@@ -135,12 +136,30 @@ export class ModelStore {
     const bytes = sizeOf(artifact);
     await this.#makeRoom(bytes);
     this.memory.limit(ISOLATE_BYTES - HEAP_BYTES - engineMemory() - bytes);
-    const { files, tiers, written } = await loadFiles(artifact, this.#sources(shard), (work) => context.waitUntil(work));
-    const engine = await findEngine(artifact.engine).load(fileOf(files, "model.onnx"), artifact.model);
+    const { engine, files, tiers, written } = await this.#loadEngine(shard, context);
     const decode = (name: string) => new TextDecoder().decode(fileOf(files, name));
     const tokenizer = new JsonTokenizer(decode("tokenizer.json"), decode("tokenizer_config.json"));
     context.waitUntil(written.then(() => this.#keep(artifact, files)));
     return { tokenizer, engine, report: { tiers, milliseconds: Math.round(performance.now() - started) } };
+  }
+
+  /** The model's file goes to the engine as it arrives, the others into buffers. */
+  async #loadEngine(shard: Shard, context: ExecutionContext) {
+    const { artifact } = shard;
+    const engine = findEngine(artifact.engine);
+    const entry = artifact.files.get(engine.file);
+    if (entry === undefined) throw new Error(`the artifact has no ${engine.file}`);
+    const loading = engine.open(entry.size);
+    try {
+      const sinks = new Map([[engine.file, loading]]);
+      const loaded = await loadFiles(artifact, sinks, this.#sources(shard), (work) => context.waitUntil(work));
+      const files = new Map(loaded.files);
+      if (loading instanceof BufferSink) files.set(engine.file, loading.bytes);
+      return { ...loaded, files, engine: await loading.finish(artifact.model, artifact.task.max_tokens) };
+    } catch (error) {
+      loading.abandon();
+      throw error;
+    }
   }
 
   /** A loaded model is in wasm memory: its bytes are kept only where another artifact may oust it, else freed. */

@@ -21,14 +21,16 @@ type Handler = (request: Request, app: App, context: ExecutionContext) => Respon
 
 const shortDigest = (artifact: Artifact): string => artifact.digest.slice(0, 12);
 
+function finite(output: Float32Array): Float32Array {
+  if (!output.every(Number.isFinite)) throw new Error("the model's output has numbers that are not finite");
+  return output;
+}
+
 function textModel({ tokenizer, engine }: Model, maxTokens: number): TextModel {
   return {
     encode: (text) => tokenizer.encode(text, maxTokens),
-    async run(tokens) {
-      const output = await engine.run(tokens);
-      if (!output.every(Number.isFinite)) throw new Error("the model's output has numbers that are not finite");
-      return output;
-    },
+    run: async (tokens) => finite(await engine.run(tokens)),
+    runMany: async (texts) => (await engine.runMany(texts)).map(finite),
   };
 }
 
@@ -58,10 +60,11 @@ const status = ({ config, models }: App, shard: Shard) => ({
 async function health(request: Request, app: App, context: ExecutionContext): Promise<Response> {
   const shard = chooseShard(app.config, originOf(request));
   if (new URL(request.url).searchParams.get("load") !== "1") return json(status(app, shard));
-  const report = await app.models.use(shard, context, async (model) => model.report);
+  const { report, engine } = await app.models.use(shard, context, async (model) => model);
   return json({
     ...status(app, shard),
     memory: { wasm: engineMemory(), weights: app.models.memory.bytes, ceiling: app.models.memory.ceiling },
+    engine: { name: shard.artifact.engine, ...(engine.kind === undefined ? {} : { kind: engine.kind }) },
     tiers: report.tiers,
     load_ms: report.milliseconds,
   });

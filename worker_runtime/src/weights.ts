@@ -2,6 +2,8 @@
 
 import type { MemoryTier } from "./cache";
 import type { Artifact, Chunk } from "./config";
+import { BufferSink } from "./engines/buffer";
+import type { Sink } from "./engines/engine";
 
 export type Tier = "memory" | "kv" | "r2";
 /** How many chunks came from each tier. */
@@ -19,6 +21,7 @@ export interface Sources {
 }
 
 export interface LoadedFiles {
+  /** The files that were not given a sink. */
   readonly files: ReadonlyMap<string, Uint8Array>;
   readonly tiers: TierCounts;
   /** Ends when KV has what it lacked; the files' bytes are read until then. Never rejects. */
@@ -32,42 +35,45 @@ const READ_BYTES = 512 * 1024;
 
 const keyOf = (sha256: string): string => `artifacts/${sha256}`;
 
-/** One chunk, and the place in its file's buffer where it goes. */
+/** One chunk, and the place in its file where it goes. */
 interface Job {
   readonly file: string;
   readonly chunk: Chunk;
-  readonly target: Uint8Array;
+  readonly sink: Sink;
+  readonly offset: number;
 }
 
-/** Copy a stream into `target`; false when it does not have exactly that many bytes. */
-async function fill(stream: ReadableStream, target: Uint8Array): Promise<boolean> {
+/** Copy a stream into the chunk's place; false when it does not have exactly that many bytes. */
+async function fill(stream: ReadableStream, { sink, offset: start, chunk: { size } }: Job): Promise<boolean> {
   const reader = stream.getReader({ mode: "byob" });
-  let buffer = new ArrayBuffer(Math.min(READ_BYTES, target.byteLength + 1));
+  let buffer = new ArrayBuffer(Math.min(READ_BYTES, size + 1));
   let offset = 0;
   for (;;) {
     const { done, value } = await reader.readAtLeast(buffer.byteLength, new Uint8Array(buffer));
     if (value !== undefined) {
-      if (offset + value.byteLength > target.byteLength) {
+      if (offset + value.byteLength > size) {
         await reader.cancel().catch(() => undefined);
         return false;
       }
-      target.set(value, offset);
+      sink.write(start + offset, value);
       offset += value.byteLength;
       buffer = value.buffer as ArrayBuffer;
     }
-    if (done) return offset === target.byteLength;
+    if (done) return offset === size;
   }
 }
 
-async function matches(bytes: Uint8Array, sha256: string): Promise<boolean> {
-  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes as Uint8Array<ArrayBuffer>));
+async function matches({ sink, offset, chunk: { sha256, size } }: Job): Promise<boolean> {
+  const bytes = sink.view(offset, size);
+  if (bytes === null) return false;
+  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
   return digest.every((byte, i) => byte === Number.parseInt(sha256.slice(2 * i, 2 * i + 2), 16));
 }
 
 function fromMemory(job: Job, { memory }: Sources): boolean {
   const found = memory.get(job.chunk.sha256);
   if (found === undefined) return false;
-  job.target.set(found);
+  job.sink.write(job.offset, found);
   return true;
 }
 
@@ -76,7 +82,7 @@ async function fromKv(job: Job, { kv }: Sources): Promise<boolean> {
   if (kv === null) return false;
   try {
     const stream = await kv.namespace.get(keyOf(job.chunk.sha256), { type: "stream", cacheTtl: kv.cacheTtl });
-    return stream !== null && (await fill(stream, job.target)) && (await matches(job.target, job.chunk.sha256));
+    return stream !== null && (await fill(stream, job)) && (await matches(job));
   } catch {
     return false;
   }
@@ -88,12 +94,12 @@ async function fromR2(job: Job, { bucket }: Sources): Promise<void> {
   let complete: boolean;
   try {
     stored = await bucket.get(keyOf(job.chunk.sha256));
-    complete = stored !== null && (await fill(stored.body, job.target));
+    complete = stored !== null && (await fill(stored.body, job));
   } catch {
     throw new WeightsUnavailable(`${name} could not be read from R2`);
   }
   if (stored === null) throw new WeightsUnavailable(`${name} is not in R2`);
-  if (!complete || !(await matches(job.target, job.chunk.sha256))) {
+  if (!complete || !(await matches(job))) {
     throw new WeightsUnavailable(`${name} in R2 does not have the bytes that its digest names`);
   }
 }
@@ -126,22 +132,28 @@ async function eachLimited<T>(items: readonly T[], width: number, work: (item: T
 
 async function writeBack(jobs: readonly Job[], kv: Sources["kv"]): Promise<void> {
   if (kv === null) return;
-  for (const { chunk, target } of jobs) {
+  for (const { chunk, sink, offset } of jobs) {
     // One at a time bounds memory. A failure (a key may be written once a second) only costs a later read from R2.
-    await kv.namespace.put(keyOf(chunk.sha256), target, { expirationTtl: kv.ttl }).catch(() => undefined);
+    const bytes = sink.view(offset, chunk.size);
+    if (bytes === null) continue;
+    await kv.namespace.put(keyOf(chunk.sha256), bytes, { expirationTtl: kv.ttl }).catch(() => undefined);
   }
 }
 
-/** A buffer for every file, and a job for every chunk of it. */
-function plan(artifact: Artifact): { readonly files: Map<string, Uint8Array>; readonly jobs: readonly Job[] } {
+/** A job for every chunk, and a buffer for every file without a sink. */
+function plan(artifact: Artifact, sinks: ReadonlyMap<string, Sink>) {
   const files = new Map<string, Uint8Array>();
   const jobs: Job[] = [];
   for (const [file, { size, chunks }] of artifact.files) {
-    const bytes = new Uint8Array(size);
-    files.set(file, bytes);
+    let sink = sinks.get(file);
+    if (sink === undefined) {
+      const buffer = new BufferSink(size);
+      files.set(file, buffer.bytes);
+      sink = buffer;
+    }
     let offset = 0;
     for (const chunk of chunks) {
-      jobs.push({ file, chunk, target: bytes.subarray(offset, offset + chunk.size) });
+      jobs.push({ file, chunk, sink, offset });
       offset += chunk.size;
     }
   }
@@ -149,15 +161,16 @@ function plan(artifact: Artifact): { readonly files: Map<string, Uint8Array>; re
 }
 
 /**
- * Every file of the artifact, each in one buffer of its own, filled in place.
+ * Every file of the artifact, each in its sink or in one buffer of its own, filled in place as its bytes arrive.
  * Raises WeightsUnavailable; what was read until then still goes to KV. `later` keeps work alive after the answer.
  */
 export async function loadFiles(
   artifact: Artifact,
+  sinks: ReadonlyMap<string, Sink>,
   sources: Sources,
   later: (work: Promise<void>) => void,
 ): Promise<LoadedFiles> {
-  const { files, jobs } = plan(artifact);
+  const { files, jobs } = plan(artifact, sinks);
   const tiers: TierCounts = { memory: 0, kv: 0, r2: 0 };
   const missed: Job[] = [];
   let written = Promise.resolve();

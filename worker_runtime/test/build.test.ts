@@ -15,7 +15,7 @@ const dist = (folder: string, name: string) => readFileSync(join(folder, "dist",
 function copy(): string {
   const folder = mkdtempSync(join(tmpdir(), "edgespec-bundle-"));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
-  for (const name of ["src", "licenses", "build.mjs", "package.json", "package-lock.json", "tsconfig.json"]) {
+  for (const name of ["src", "engine/dist", "licenses", "build.mjs", "package.json", "package-lock.json", "tsconfig.json"]) {
     cpSync(join(ROOT, name), join(folder, name), { recursive: true });
   }
   symlinkSync(join(ROOT, "node_modules"), join(folder, "node_modules"));
@@ -30,7 +30,7 @@ beforeAll(() => {
 test("built in another folder it is the same, byte for byte", () => {
   const folder = copy();
   expect(run(folder).status).toBe(0);
-  for (const name of ["worker.js", "ort-wasm-simd.wasm", "LICENSES.txt", "manifest.json"]) {
+  for (const name of ["worker.js", "edge-relaxed.wasm", "edge-simd.wasm", "ort-wasm-simd.wasm", "LICENSES.txt", "manifest.json"]) {
     expect(sha256(dist(folder, name)), name).toBe(sha256(dist(ROOT, name)));
   }
 });
@@ -51,6 +51,8 @@ test("the manifest describes the files to upload", () => {
   const manifest = JSON.parse(dist(ROOT, "manifest.json").toString());
   expect(manifest.files.map(({ name, type }: { name: string; type: string }) => [name, type])).toEqual([
     ["worker.js", "application/javascript+module"],
+    ["edge-relaxed.wasm", "application/wasm"],
+    ["edge-simd.wasm", "application/wasm"],
     ["ort-wasm-simd.wasm", "application/wasm"],
   ]);
   for (const { name, sha256: digest, size } of manifest.files) {
@@ -58,9 +60,9 @@ test("the manifest describes the files to upload", () => {
   }
 });
 
-test("it imports nothing but the two modules that go along, and makes no code from text", () => {
+test("it imports nothing but the modules that go along, and makes no code from text", () => {
   const imports = [...code.matchAll(/\bfrom\s*"(\.[^"]+)"/g)].map((match) => match[1]);
-  expect(imports.sort()).toEqual(["./config.json", "./ort-wasm-simd.wasm"]);
+  expect(imports.sort()).toEqual(["./config.json", "./edge-relaxed.wasm", "./edge-simd.wasm", "./ort-wasm-simd.wasm"]);
   expect(code).not.toMatch(/\beval\(|\bnew Function\b|\bnew Worker\b|\brequire\("/);
   expect(code.length).toBeLessThan(256 * 1024);
 });

@@ -4,7 +4,7 @@ import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Miniflare, type MiniflareOptions } from "miniflare";
 
@@ -28,11 +28,14 @@ export interface Artifact {
   readonly chunksOf: (file: string) => string[];
 }
 
-/** Pack a folder with model.onnx, tokenizer.json, tokenizer_config.json as an artifact. */
-export function pack(folder: string, description: Json, chunkBytes = 8 * 1024 * 1024): Artifact {
+export type EngineName = "onnxruntime" | "edge";
+const MODEL_FILE = { onnxruntime: "model.onnx", edge: "model.edge" };
+
+/** Pack a folder with the engine's model, tokenizer.json, tokenizer_config.json as an artifact. */
+export function pack(folder: string, description: Json, chunkBytes = 8 * 1024 * 1024, engine: EngineName = "onnxruntime"): Artifact {
   const chunks = new Map<string, Uint8Array>();
   const files: Record<string, { sha256: string; size: number; chunks: { sha256: string; size: number }[] }> = {};
-  for (const name of ["model.onnx", "tokenizer.json", "tokenizer_config.json"]) {
+  for (const name of [MODEL_FILE[engine], "tokenizer.json", "tokenizer_config.json"]) {
     const bytes = readFileSync(join(folder, name));
     const entry = { sha256: sha256(bytes), size: bytes.length, chunks: [] as { sha256: string; size: number }[] };
     for (let at = 0; at < bytes.length; at += chunkBytes) {
@@ -42,7 +45,7 @@ export function pack(folder: string, description: Json, chunkBytes = 8 * 1024 * 
     }
     files[name] = entry;
   }
-  const manifest = { format: "edgespec.artifact/v1", engine: "onnxruntime", ...description, files };
+  const manifest = { format: "edgespec.artifact/v1", engine, ...description, files };
   const chunksOf = (file: string) => (files[file]?.chunks ?? []).map((chunk) => chunk.sha256);
   return { digest: sha256(JSON.stringify(manifest)), manifest, chunks, chunksOf };
 }
@@ -65,9 +68,19 @@ export function fixtureNames(): string[] {
 }
 
 /** A fixture's artifact; `chunkBytes` small enough gives the model several chunks. */
-export function fixture(name: string, chunkBytes = 16 * 1024): Artifact {
+export function fixture(name: string, chunkBytes = 16 * 1024, engine: EngineName = "onnxruntime"): Artifact {
   const folder = join(fixtureFolder(), name);
-  return pack(folder, JSON.parse(readFileSync(join(folder, "task.json"), "utf8")), chunkBytes);
+  return pack(folder, JSON.parse(readFileSync(join(folder, "task.json"), "utf8")), chunkBytes, engine);
+}
+
+/** An embedding model of about so many megabytes for the edge engine. */
+export function largeFixture(megabytes: number): Artifact {
+  const name = `edge-${megabytes}`;
+  const folder = join(fixtureFolder(), "..", `${basename(fixtureFolder())}-${name}`);
+  process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
+  execFileSync(PYTHON, [join(ROOT, "test/fixtures/make.py"), folder, name, String(megabytes)], { stdio: ["ignore", "inherit", "inherit"] });
+  const description = JSON.parse(readFileSync(join(folder, name, "task.json"), "utf8"));
+  return pack(join(folder, name), description, 8 * 1024 * 1024, "edge");
 }
 
 export interface ShardOptions {
@@ -113,7 +126,11 @@ export function modules(config: Json) {
   const dist = (name: string) => readFileSync(join(ROOT, "dist", name));
   return [
     { type: "ESModule" as const, path: "worker.js", contents: dist("worker.js").toString() },
-    { type: "CompiledWasm" as const, path: "ort-wasm-simd.wasm", contents: dist("ort-wasm-simd.wasm") },
+    ...["edge-relaxed.wasm", "edge-simd.wasm", "ort-wasm-simd.wasm"].map((path) => ({
+      type: "CompiledWasm" as const,
+      path,
+      contents: dist(path),
+    })),
     { type: "Text" as const, path: "config.json", contents: JSON.stringify(config) },
   ];
 }

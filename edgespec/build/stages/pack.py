@@ -66,15 +66,13 @@ def _tokenizer(run: Run, tokenizer: bytes) -> dict[str, bytes]:
     """Tables that the Worker reads in place, or the JSON files where no tables can stand for them."""
     from edgespec.engine.tokenizer_tables import FILE, compile_tokenizer
 
+    config = run.files.tokenizer_config
+    packed = pack_tokenizer_config(config.read() if config else None)
     compiled = compile_tokenizer(json.loads(tokenizer))
     if compiled.data is not None:
         return {FILE: compiled.data}
     run.say("pack", f"the tokenizer stays JSON: no tables for {', '.join(compiled.uncovered)}")
-    config = run.files.tokenizer_config
-    return {
-        "tokenizer.json": tokenizer,
-        "tokenizer_config.json": pack_tokenizer_config(config.read() if config else None),
-    }
+    return {"tokenizer.json": tokenizer, "tokenizer_config.json": packed}
 
 
 def _check(run: Run, engine: str, tokenizer: bytes, model: bytes) -> None:

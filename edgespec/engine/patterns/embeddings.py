@@ -7,7 +7,7 @@ import numpy as np
 from edgespec.engine.patterns.draft import Affine, Embed, Matrix
 from edgespec.engine.patterns.graph import Array, Step
 from edgespec.engine.patterns.layout import Slice, View
-from edgespec.engine.patterns.linear import GROUPS, centred
+from edgespec.engine.patterns.linear import GROUPS, centred, narrowed
 from edgespec.engine.patterns.recogniser import Recogniser
 from edgespec.engine.patterns.values import Const, Tokens, UncoveredError
 
@@ -57,7 +57,7 @@ def _plain(r: Recogniser, step: Step) -> Matrix | tuple[Matrix, float] | None:
             return exact
         if stored.scale.size == 1:
             return _shifted(stored.q, stored.scale, stored.zero)
-    return Matrix(table.array.astype(np.float32))
+    return Matrix(np.asarray(table.array, np.float32))
 
 
 def _dequantised(r: Recogniser, step: Step) -> Matrix | tuple[Matrix, float] | None:
@@ -110,7 +110,7 @@ def _blocks(r: Recogniser, step: Step) -> Matrix | None:
         raise UncoveredError(step, f"its table is {table.dtype}, not 4-bit integers")
     if zeros is None and table.dtype == np.uint8:
         points = None  # 8, as in the engine
-    return Matrix(q, 4, scales.astype(np.float32) if scales.dtype != np.float16 else scales, points, block)
+    return Matrix(q, 4, narrowed(scales), points, block)
 
 
 def _four_bits(packed: Array) -> Array | None:

@@ -18,7 +18,7 @@ Rule = Callable[[Step, Sequence[Maybe]], "Array | tuple[Array, ...]"]
 
 _TYPES: Final = {
     1: np.float32, 2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16, 6: np.int32, 7: np.int64, 9: np.bool_,
-    10: np.float16, 11: np.float64, 12: np.uint32, 13: np.uint64, 16: np.float32,
+    10: np.float32, 11: np.float64, 12: np.uint32, 13: np.uint64, 16: np.float32,
 }  # fmt: skip
 _FLOATS: Final = (1, 10, 11, 16)
 
@@ -387,6 +387,7 @@ RULES: Final[dict[str, Rule]] = {
     "BitwiseAnd": _binary(np.bitwise_and), "BitwiseOr": _binary(np.bitwise_or), "BitwiseNot": _unary(np.invert),
     "Mod": _mod, "Cast": _cast, "CastLike": _cast_like, "Constant": _constant, "Reshape": _reshape,
     "ConstantOfShape": _constant_of_shape, "Shape": lambda step, inputs: shape_of(step, _value(inputs, 0).shape),
+    "SwapLast": _unary(lambda x: np.swapaxes(x, -1, -2)),
     "Flatten": _flatten, "Squeeze": _squeeze, "Unsqueeze": _unsqueeze, "Transpose": _transpose, "Expand": _expand,
     "Tile": _tile, "Concat": _concat, "Slice": _slice, "Split": _split, "Gather": _gather,
     "GatherElements": _gather_elements, "GatherND": _gather_nd, "ScatterND": _scatter_nd,

@@ -52,6 +52,8 @@ class Graph:
     output: str
     outputs: tuple[str, ...]
     makers: Mapping[str, Step]
+    half: bool = False
+    """Whether some constants were float16: numbers of formulas are then near what was meant, and no more."""
 
 
 def load(model: ModelProto | bytes, output: str | None = None) -> Graph:
@@ -73,7 +75,9 @@ def load(model: ModelProto | bytes, output: str | None = None) -> Graph:
     nodes = _needed(graph.node, wanted)
     steps = tuple(_step(i, node) for i, node in enumerate(nodes))
     makers = {name: step for step in steps for name in step.outputs if name}
-    return Graph(steps, constants, inputs, wanted, names, makers)
+    tensors = [*graph.initializer, *(a.t for node in nodes for a in node.attribute if a.HasField("t"))]
+    half = any(t.data_type in (TensorProto.FLOAT16, TensorProto.BFLOAT16) for t in tensors)
+    return Graph(steps, constants, inputs, wanted, names, makers, half)
 
 
 def _parse(model: ModelProto | bytes) -> ModelProto:
@@ -122,7 +126,8 @@ def _attribute(attribute: onnx.AttributeProto) -> Any:
 
 
 def to_array(tensor: TensorProto) -> Array:
+    """Half floats become float32: the engine computes in float32 whatever the graph says."""
     value: Array = numpy_helper.to_array(tensor)
-    if value.dtype.kind == "V" or value.dtype.name == "bfloat16":
+    if value.dtype == np.float16 or value.dtype.name == "bfloat16":
         return np.asarray(value.astype(np.float32))
     return value

@@ -137,9 +137,7 @@ def _matmul_nbits(r: Recogniser, step: Step) -> Matrix:
         raise UncoveredError(step, "its groups are in the order of activation (g_idx)")
     groups = -(-columns // block)
     values = _nibbles(q.reshape(rows, -1))[:, :columns]
-    scale = scales.reshape(rows, groups)
-    if scale.dtype not in (np.float32, np.float16):
-        raise UncoveredError(step, f"its scales are {scale.dtype}")
+    scale = narrowed(scales.reshape(rows, groups))
     points = None
     if zeros is not None:
         if zeros.dtype != np.uint8:
@@ -147,6 +145,13 @@ def _matmul_nbits(r: Recogniser, step: Step) -> Matrix:
         points = _nibbles(zeros.reshape(rows, -1))[:, :groups]
         points = None if (points == 8).all() else points
     return Matrix(values, 4, scale, points, block)
+
+
+def narrowed(scales: Array) -> Array:
+    """float16 where that loses nothing, as with scales that were float16 in the graph."""
+    with np.errstate(over="ignore"):
+        half = scales.astype(np.float16)
+    return half if np.array_equal(half.astype(np.float32), scales) else np.asarray(scales, np.float32)
 
 
 def _nibbles(packed: Array) -> Array:

@@ -13,6 +13,7 @@ from edgespec.engine import pack
 from edgespec.engine.patterns import draft as d
 from edgespec.engine.patterns.graph import Array
 from edgespec.engine.patterns.layout import Slice
+from edgespec.engine.patterns.rounding import to_four_bits
 
 Quantization = Literal["none", "fp16", "int8", "int4"]
 TABLE_MIN = 16 * 1024
@@ -127,8 +128,8 @@ class Lowering:
             return self.tensor(pack.linear_f16(weight.values))
         if mode == "int8":
             return self.tensor(pack.linear_i8(*pack.quantize_i8(weight.values)))
-        q, scales, zeros = pack.quantize_i4(weight.values, group=self.precision.group)
-        return self.tensor(pack.linear_i4(q, scales, zeros, group=self.precision.group))
+        q, scales = to_four_bits(weight.values, self.precision.group)
+        return self.tensor(pack.linear_i4(q, scales, group=self.precision.group))
 
     # Operations
 

@@ -22,6 +22,9 @@ def move(r: Recogniser, name: str, step: Step) -> View | None:
     if step.op == "Transpose":
         rank = len(facts.shape(name))
         return layout.transpose(r.view(step.inputs[0]), step.attributes.get("perm") or range(rank)[::-1])
+    if step.op == "SwapLast":
+        rank = len(facts.shape(name))
+        return layout.transpose(r.view(step.inputs[0]), [*range(rank - 2), rank - 1, rank - 2])
     if step.op == "Expand":
         return layout.expand(r.view(step.inputs[0]), facts.shape(name))
     if step.op == "Split":

@@ -78,7 +78,7 @@ class Region:
         return sorted(found)
 
 
-LENGTH_MAX = 2**17
+LENGTH_MAX = 2**15
 """Integers above are no lengths of texts."""
 Pattern = Callable[["Recogniser", str, Step], View | None]
 

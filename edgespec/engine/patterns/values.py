@@ -101,8 +101,8 @@ REDUCTIONS: Final = frozenset({
     "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL2", "ReduceSumSquare", "ReduceL1", "ReduceProd",
 })  # fmt: skip
 MOVES: Final = frozenset({
-    "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Expand", "Slice", "Split", "Gather", "Concat", "Tile",
-    "GatherND", "GatherElements", "Trilu",
+    "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "SwapLast", "Expand", "Slice", "Split", "Gather",
+    "Concat", "Tile", "GatherND", "GatherElements", "Trilu",
 })  # fmt: skip
 KEEPS_SHAPE: Final = frozenset({
     "Softmax", "LayerNormalization", "SimplifiedLayerNormalization", "RMSNormalization", "LpNormalization", "CumSum",

@@ -7,7 +7,7 @@ import binascii
 import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -34,7 +34,10 @@ class Normalizer:
     sliceable: bool = True
     """Whether a text may be cut between a letter or digit of ASCII and a space, and normalised in two parts."""
     pads_han: bool = False
-    kinds: list[str] = field(default_factory=list)
+    expands: bool = False
+    """Whether a character may become several of which the first could be dropped."""
+    loses_start: bool = False
+    """Whether the Worker cannot tell if what comes first was the input's first character."""
 
 
 def write_normalizer(writer: Writer, component: Json | None) -> Normalizer:
@@ -54,9 +57,16 @@ def _write(writer: Writer, component: Json, into: Normalizer) -> None:
     write = _WRITERS.get(str(kind))
     if write is None:
         raise NotCoveredError(f"normalizer {kind}")
-    into.kinds.append(str(kind))
+    into.loses_start |= into.expands and _drops(component)
+    into.expands |= kind in ("NFC", "NFD", "NFKC", "NFKD", "Precompiled")
     before, own = into.apply, write(writer, component, into)
     into.apply = lambda text: own(before(text))
+
+
+def _drops(component: Json) -> bool:
+    if component["type"] == "Replace":
+        return not component["content"].startswith((" ", "\u2581"))
+    return component["type"] in ("Bert", "BertNormalizer", "Nmt", "StripAccents") or bool(component.get("strip_left"))
 
 
 def _by_code(values: Mapping[int, Codes | int]) -> Callable[[str], str]:
@@ -122,7 +132,8 @@ def _clean(code: int) -> Codes:
     return (0x20,) if unicode.has(code, unicode.SPACE) else (code,)
 
 
-def bert_map(*, clean: bool, pad: bool, strip: bool, lower: bool) -> dict[int, Codes | int]:
+@cache
+def bert_map(*, clean: bool, pad: bool, strip: bool, lower: bool) -> Mapping[int, Codes | int]:
     """What BertNormalizer makes of single code points; where marks have to be put in order first, see `_bert`."""
     candidates = {*unicode.flags()} if clean else set()
     han = {code for first, last in unicode.HAN for code in range(first, last + 1)} if pad else set()
@@ -168,7 +179,7 @@ def _bert(writer: Writer, component: Json, into: Normalizer) -> Callable[[str], 
     # Marks that stay are put in order before others are dropped: seen in a text only if some are.
     odd = {code: 1 for code in unicode.combining_classes() if not unicode.has(code, unicode.NONSPACING)}
     writer.record(Op.WHEN, writer.flags(odd), 2 if clean else 1)
-    cleaned = bert_map(clean=True, pad=False, strip=False, lower=False) if clean else {}
+    cleaned = bert_map(clean=clean, pad=False, strip=False, lower=False)
     if clean:
         _write_map(writer, cleaned)
     _write_form(writer, "NFD")

@@ -37,6 +37,8 @@ class PreTokenizer:
 
     byte_level: bool = False
     """Pieces are bytes; nothing may split them further."""
+    first_only: bool = False
+    """Whether only the input's first character gets a mark before it."""
     splits_spaces: bool = False
     """Whether a piece always ends between a letter or digit of ASCII and a space."""
     splits_han: bool = False
@@ -113,6 +115,7 @@ def _metaspace(writer: Writer, component: Json, into: PreTokenizer) -> None:
     splits = True if splits is None else bool(splits)
     writer.record(Op.METASPACE, ord(component["replacement"]), SCHEMES[scheme], int(splits))
     into.splits_spaces |= splits
+    into.first_only |= scheme == "first"
 
 
 def _split(writer: Writer, component: Json, into: PreTokenizer) -> None:

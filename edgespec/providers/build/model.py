@@ -37,8 +37,10 @@ class ModelProvider:
         def tell(event: BuildEvent) -> None:
             progress(f"{event.stage}: {event.message}", event.fraction)
 
-        manifest = Pipeline(self._root, self._cache, tell).build(self._specs[address.name])
-        return model.outputs(manifest)
+        pipeline, spec = Pipeline(self._root, self._cache, tell), self._specs[address.name]
+        manifest = pipeline.build(spec)
+        # A package's digest is known only once the build has fetched it (see the applier).
+        return {**model.outputs(manifest), "source_digest": pipeline.facts(spec).inputs["source_digest"]}
 
     def update(self, record: ResourceRecord, inputs: Inputs, progress: Progress) -> Outputs:
         return self.create(record.address, inputs, progress)

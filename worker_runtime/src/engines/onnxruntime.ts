@@ -5,7 +5,8 @@
 
 import { env, InferenceSession, Tensor } from "onnxruntime-web/wasm-core";
 import type { InputName, ModelInfo } from "../config";
-import type { Encoding, Engine, EngineModel } from "./engine";
+import { BufferSink } from "./buffer";
+import type { Encoding, Engine, EngineModel, Loading } from "./engine";
 import { wasmBytes } from "./onnxruntime-wasm";
 
 const OPTIONS: InferenceSession.SessionOptions = {
@@ -42,20 +43,35 @@ class OnnxModel implements EngineModel {
     return output.data;
   }
 
+  /** One after the other: dynamic int8 quantises a batch with one scale, so that its texts would change each other. */
+  async runMany(encodings: readonly Encoding[]): Promise<Float32Array[]> {
+    const rows: Float32Array[] = [];
+    for (const encoding of encodings) rows.push(await this.run(encoding));
+    return rows;
+  }
+
   async dispose(): Promise<void> {
     await this.session.release();
   }
 }
 
-export const onnxruntime: Engine = {
-  name: "onnxruntime",
-
-  async load(bytes, info) {
+/** onnxruntime copies the whole file into its own memory when it is there. */
+class OnnxLoading extends BufferSink implements Loading {
+  async finish(info: ModelInfo): Promise<EngineModel> {
     env.wasm.numThreads = 1;
     env.wasm.simd = true;
     env.wasm.proxy = false;
-    return new OnnxModel(await InferenceSession.create(bytes, OPTIONS), info);
-  },
+    return new OnnxModel(await InferenceSession.create(this.bytes, OPTIONS), info);
+  }
+
+  abandon(): void {}
+}
+
+export const onnxruntime: Engine = {
+  name: "onnxruntime",
+  file: "model.onnx",
+
+  open: (size) => new OnnxLoading(size),
 
   memory: wasmBytes,
 };

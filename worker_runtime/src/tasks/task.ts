@@ -8,6 +8,8 @@ export interface TextModel {
   encode(text: string): Tokens;
   /** The model's output for one text; every number is finite. */
   run(tokens: Tokens): Promise<Float32Array>;
+  /** The same for each text, together where the engine can. */
+  runMany(texts: readonly Tokens[]): Promise<Float32Array[]>;
 }
 
 export type Result = Readonly<Record<string, unknown>>;

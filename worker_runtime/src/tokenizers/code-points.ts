@@ -75,6 +75,10 @@ export class CodePointMap {
     return this.#blocks[((this.#stage[code >> 8] as number) << 8) | (code & 255)] as number;
   }
 
+  drops(code: number): boolean {
+    return this.value(code) === DROP;
+  }
+
   /** Append what stands for the code point to `codes`. */
   expand(code: number, codes: number[]): void {
     const value = this.value(code);

@@ -73,7 +73,10 @@ function replaceRuns(only: boolean, least: number, content: string, flags: Flags
 function read(file: TokenizerFile, { op, args }: Record, flags: Flags): Normalize {
   if (op === NormalizerOp.map) {
     const map = new CodePointMap(file, args[0]);
-    return (text) => map.apply(text);
+    return (text, place) => {
+      if (text !== "" && map.drops(text.codePointAt(0) as number)) place.atStart = false;
+      return map.apply(text);
+    };
   }
   if (op === NormalizerOp.form) {
     const form = new Form(file, args);

@@ -7,7 +7,7 @@ import { normalized } from "../vectors";
 import { findCandidates } from "./candidates";
 import { selectDiverse } from "./mmr";
 
-/** Candidates that are embedded, one run each: this bounds the CPU a request can cost. */
+/** Candidates that are embedded: this bounds the CPU a request can cost. */
 export const MAX_CANDIDATES = 64;
 const MAX_TOP_K = 50;
 
@@ -24,10 +24,9 @@ const isDiversity = (value: unknown): value is number => typeof value === "numbe
 function extract({ topK, diversity, maxWords }: Options): Infer {
   return async (text, model) => {
     const tokens = model.encode(text);
-    const document = normalized(await model.run(tokens));
     const candidates = findCandidates(text, { maxWords, limit: MAX_CANDIDATES });
-    const vectors: Float64Array[] = [];
-    for (const candidate of candidates) vectors.push(normalized(await model.run(model.encode(candidate))));
+    const texts = [tokens, ...candidates.map((candidate) => model.encode(candidate))];
+    const [document, ...vectors] = (await model.runMany(texts)).map(normalized) as [Float64Array, ...Float64Array[]];
     const keywords = selectDiverse(document, vectors, { count: topK, diversity }).map(({ index, score }) => ({
       text: candidates[index],
       score: rounded(score),

@@ -1,0 +1,1 @@
+"""`edgespec bench`: CPU and memory of a spec's model in workerd, engine by engine, beside native onnxruntime."""

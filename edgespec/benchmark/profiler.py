@@ -1,0 +1,57 @@
+"""worker_runtime/local-edge/profile.mjs as a process: a call goes in, its answer comes out (edge)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from edgespec.diagnostics import EdgespecError, error
+from edgespec.local_edge.node import find_node
+
+_STOP_S: Final = 5.0
+
+
+class Profiler:
+    """Starts Node; use it as a context manager. Every call raises EdgespecError (ES411) with what went wrong."""
+
+    def __init__(self, sources: Path) -> None:
+        self._process = subprocess.Popen(
+            [str(find_node().path), str(sources / "profile.mjs")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )
+
+    def __enter__(self) -> Profiler:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, t: TracebackType | None) -> None:
+        process = self._process
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                stream.close()
+        try:
+            process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def call(self, op: str, **arguments: Any) -> dict[str, Any]:
+        """One call of profile.mjs; its header says which there are."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        if stdin is None or stdout is None:
+            raise TypeError("the profiler was started without pipes")
+        try:
+            stdin.write(json.dumps({"op": op, **arguments}) + "\n")
+            stdin.flush()
+            line = stdout.readline()
+        except OSError:
+            line = ""
+        answer = json.loads(line) if line else {"error": "the profiler's process ended"}
+        if "error" in answer:
+            raise EdgespecError(error("ES411", "Measuring failed", f"{answer['error']}."))
+        return dict(answer)
