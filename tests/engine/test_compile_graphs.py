@@ -236,6 +236,20 @@ def test_no_model_at_all() -> None:
         compile_graph(h.model(h.mean(h.rows())), quantization="none", output="logits")
 
 
+def test_weights_that_cannot_be_packed() -> None:
+    h = Hand("input_ids")
+    huge = h.op("MatMul", h.rows(), h.const(np.full((16, 8), 1e30)))
+    model = h.model(h.mean(h.linear(h.op("Tanh", huge), 8, 8)))
+    compiled = compile_graph(model, quantization="fp16")
+    assert compiled.program is None
+    assert "cannot be packed as fp16" in str(compiled.uncovered[0])
+
+
+def test_groups() -> None:
+    with pytest.raises(ValueError, match="groups of 48"):
+        compile_graph(b"", quantization="int4", group=48)
+
+
 # Static embeddings
 
 
