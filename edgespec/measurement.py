@@ -210,6 +210,8 @@ class Machine(_Document):
     processor: str
     cores: int
     system: str
+    load: float | None
+    """Processes that wanted to run in the minute before: more than there are cores makes every figure worse."""
     workerd: str
     cpu_clock: Literal["profiler", "profiler and scheduler"]
 

@@ -72,6 +72,7 @@ class Bench:
 def measure(bench: Bench) -> BenchDocument:
     """One run: deploy, cold starts, rounds, memory. Its edge is stopped whatever happens."""
     native, left_out = _native(bench)
+    load = round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
     sources = assets.local_edge_sources()
     with temporary_edge(sources, bench.cache_dir, bench.say) as edge, Profiler(sources) as profiler:
         running = edge.restart()
@@ -97,6 +98,7 @@ def measure(bench: Bench) -> BenchDocument:
             processor=_processor(),
             cores=os.cpu_count() or 1,
             system=f"{platform.system()} {platform.machine()}",
+            load=load,
             workerd=workerd,
             cpu_clock="profiler and scheduler" if clock else "profiler",
         ),

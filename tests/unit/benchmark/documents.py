@@ -43,7 +43,7 @@ def document(name: str = "alpha", scale: float = 1.0, memory: int = 90_000_000) 
             "edgespec": "1",
             "measured_at": "2026-11-30T12:00:00Z",
             "machine": {
-                "processor": "A <fast> one", "cores": 2, "system": "Linux x86_64", "workerd": "1.2",
+                "processor": "A <fast> one", "cores": 2, "system": "Linux x86_64", "load": 0.5, "workerd": "1.2",
                 "cpu_clock": "profiler and scheduler",
             },
             "rounds": 5,
