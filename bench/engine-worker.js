@@ -6,6 +6,8 @@ import { onnxruntime } from "../worker_runtime/src/engines/onnxruntime.ts";
 
 const MAX_TOKENS = 512;
 const MAX_TEXTS = 32;
+/** As src/engines/edge.ts. */
+const BATCH_TOKENS = 128;
 const loaded = new Map();
 
 async function loadEdge(object, module) {
@@ -22,6 +24,11 @@ async function loadEdge(object, module) {
   return {
     kind: x.kind(),
     async run(tokens, texts) {
+      const most = Math.max(1, Math.floor(BATCH_TOKENS / tokens));
+      if (texts > most) {
+        for (let left = texts; left > 0; left -= most) await this.run(tokens, Math.min(most, left));
+        return;
+      }
       new Int32Array(x.memory.buffer, x.lens_ptr(), texts).fill(tokens);
       const ids = new Int32Array(x.memory.buffer, x.ids_ptr(), tokens * texts);
       for (let i = 0; i < ids.length; i++) ids[i] = 1000 + (i % tokens) * 7;
