@@ -224,8 +224,8 @@ def measure(engines: dict[str, Engine], tokens: int, texts: int, pace: Pace) -> 
     for _ in range(pace.rounds):
         for name, engine in engines.items():
             empty = timed(engine, tokens, texts, 0)
-            took = timed(engine, tokens, texts, counts[name]) - empty
-            found[name].append(1000 * max(took, 1e-6) / counts[name] / texts)
+            whole = timed(engine, tokens, texts, counts[name])
+            found[name].append(1000 * (whole - min(empty, whole / 2)) / counts[name] / texts)
     return found
 
 
