@@ -1,17 +1,21 @@
-"""What `edgespec bench` measured, as a document, and the arithmetic from a profile to it. Pure.
+"""What `edgespec bench` measured, as a document, and the arithmetic from profiles to it. Pure.
 
-CPU of one request: every sample of V8's profiler that falls between the request's start and the next one's counts the
-time since the sample before it, unless its kind is "idle" or "program" (no JavaScript or WebAssembly on the stack). A
-sample with no counted one right before it counts at most one interval, since the Worker may have begun at any moment
-between. Time that another process took from workerd in the middle of a run would count too, so that the sum is cut to
-the CPU that the system gave to workerd's serving thread in the same time, where it tells (Linux).
+CPU of one request = CPU that the system gave to workerd's serving thread meanwhile, without the profiler, times the
+Worker's share of it. The share comes from other requests of the same row, with the profiler: every sample of V8's that
+falls between a request's start and the next one's counts the time since the sample before it, unless its kind is "idle"
+or "program" (no JavaScript or WebAssembly on the stack). A sample with no counted one right before it counts at most
+one interval, since the Worker may have begun at any moment between; and a request counts at most what the thread was
+given, since the time of a process that took workerd's place in the middle of a run is no CPU of the Worker. The rest of
+the thread's CPU is the local edge's: HTTP, and the Worker in front that passes requests on.
+
+Where the system does not tell a thread's CPU (it does on Linux) the counted time stands alone.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -47,7 +51,7 @@ class Burst:
         return [(end - start) / 1000 for start, end in zip(self.starts, self.ends, strict=True)]
 
     def cpu_ms(self, interval_us: float) -> list[float]:
-        """Milliseconds of CPU of each request."""
+        """Milliseconds of each request that its samples count."""
         edges = (*self.starts, self.end)
         sums = [0.0] * len(self.starts)
         window, before, running = 0, -math.inf, False
@@ -63,8 +67,54 @@ class Burst:
         return [s / 1000 if t is None else min(s, t) / 1000 for s, t in zip(sums, self._given(), strict=True)]
 
     def _given(self) -> list[float | None]:
+        """Microseconds of the serving thread's CPU during each request."""
         pairs = zip(self.thread, self.thread[1:], strict=False)
         return [None if a is None or b is None else b - a for a, b in pairs]
+
+    @property
+    def thread_ms(self) -> list[float]:
+        """Milliseconds of the serving thread's CPU during each request; empty where the system does not tell."""
+        return [t / 1000 for t in self._given() if t is not None]
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the bursts of one row gave, milliseconds a request."""
+
+    wall: list[float] = field(default_factory=list)
+    thread: list[float] = field(default_factory=list)
+    """Without the profiler."""
+    counted: list[float] = field(default_factory=list)
+    profiled: list[float] = field(default_factory=list)
+    """The thread's CPU with the profiler."""
+    hits: int = 0
+    """Samples that count."""
+
+    def add(self, plain: Burst, profiled: Burst, interval_us: float) -> None:
+        self.wall += plain.wall_ms
+        self.thread += plain.thread_ms
+        self.counted += profiled.cpu_ms(interval_us)
+        self.profiled += profiled.thread_ms
+        self.hits += sum(kind in COUNTED for _, kind in profiled.samples)
+
+
+ENOUGH: Final = 50
+"""Samples that tell a row's share; a row with fewer takes the share of all rows together."""
+
+
+def cpu_by_row(tallies: Mapping[str, Tally]) -> dict[str, list[float]]:
+    """Milliseconds of CPU of each request, by row."""
+    pooled = _share(list(tallies.values()))
+    found = {}
+    for name, tally in tallies.items():
+        share = _share([tally]) if tally.hits >= ENOUGH else pooled
+        found[name] = [t * share for t in tally.thread] if tally.thread else tally.counted
+    return found
+
+
+def _share(tallies: Sequence[Tally]) -> float:
+    given = sum(sum(t.profiled) for t in tallies)
+    return min(1.0, sum(sum(t.counted) for t in tallies) / given) if given > 0 else 1.0
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -160,6 +210,8 @@ class Machine(_Document):
     processor: str
     cores: int
     system: str
+    load: float | None
+    """Processes that wanted to run in the minute before: more than there are cores makes every figure worse."""
     workerd: str
     cpu_clock: Literal["profiler", "profiler and scheduler"]
 

@@ -6,7 +6,7 @@ import os
 import platform
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +23,7 @@ from edgespec.benchmark.texts import TextRow
 from edgespec.benchmark.variants import NATIVE, Variant
 from edgespec.measurement import (
     FORMAT,
+    OWN,
     BenchDocument,
     Burst,
     Cold,
@@ -33,12 +34,14 @@ from edgespec.measurement import (
     Native,
     Row,
     Spread,
+    Tally,
+    cpu_by_row,
 )
 from edgespec.resources.facts import BuildFacts
 from edgespec.spec.models import EdgeModel
 
 INTERVAL_US: Final = 250
-"""Of the profiler's samples: each costs some 10 us, so that figures are about 4 % too high rather than 10."""
+"""Of the profiler's samples, each of which costs some 10 us."""
 BURST: Final = 6
 """Requests of a row in one round, without and then with the profiler."""
 WARM: Final = 12
@@ -66,38 +69,21 @@ class Bench:
     say: Callable[[str], None]
 
 
-@dataclass(slots=True)
-class _Figures:
-    """Milliseconds by row."""
-
-    cpu: dict[str, list[float]] = field(default_factory=dict)
-    wall: dict[str, list[float]] = field(default_factory=dict)
-
-    def add(self, row: str, cpu: Sequence[float], wall: Sequence[float]) -> None:
-        self.cpu.setdefault(row, []).extend(cpu)
-        self.wall.setdefault(row, []).extend(wall)
-
-    def rows(self) -> tuple[Row, ...]:
-        return tuple(
-            Row(row=name, requests=len(cpu), cpu_ms=Spread.of(cpu), wall_ms=Spread.of(self.wall[name]))
-            for name, cpu in self.cpu.items()
-        )
-
-
 def measure(bench: Bench) -> BenchDocument:
     """One run: deploy, cold starts, rounds, memory. Its edge is stopped whatever happens."""
     native, left_out = _native(bench)
+    load = round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
     sources = assets.local_edge_sources()
     with temporary_edge(sources, bench.cache_dir, bench.say) as edge, Profiler(sources) as profiler:
         running = edge.restart()
         deployed = deploy(bench.variants, running.endpoint, facts=bench.facts, providers=bench.providers)
         run = _Run(bench, edge, profiler, deployed, running)
         cold = run.cold()
-        figures = run.rounds(native)
-        engines = tuple(run.result(v, figures[v.engine], cold[v.engine]) for v in bench.variants)
+        tallies, beside = run.rounds(native)
+        engines = tuple(run.result(v, tallies[v.engine], cold[v.engine]) for v in bench.variants)
         clock = run.cpu_clock
         workerd = running.workerd
-    rows = figures[NATIVE].rows() if native is not None else ()
+    rows = tuple(_row(name, [c for c, _ in pairs], [w for _, w in pairs]) for name, pairs in beside.items())
     return BenchDocument(
         format=FORMAT,
         name=bench.spec.name,
@@ -112,6 +98,7 @@ def measure(bench: Bench) -> BenchDocument:
             processor=_processor(),
             cores=os.cpu_count() or 1,
             system=f"{platform.system()} {platform.machine()}",
+            load=load,
             workerd=workerd,
             cpu_clock="profiler and scheduler" if clock else "profiler",
         ),
@@ -150,31 +137,37 @@ class _Run:
                 found.setdefault(engine, []).append((a, b, c, d))
         return {engine: _cold(rows) for engine, rows in found.items()}
 
-    def rounds(self, native: NativeModel | None) -> dict[str, _Figures]:
-        """Every row of every engine in every round, the engines in turning order."""
+    def rounds(
+        self, native: NativeModel | None
+    ) -> tuple[dict[str, dict[str, Tally]], dict[str, list[tuple[float, float]]]]:
+        """Every row of every engine in every round, the engines in turning order: engine -> row -> figures, and for
+        native onnxruntime row -> (CPU, wall)."""
         bench = self._bench
         names = [*self._deployed, *([NATIVE] if native is not None else [])]
-        figures = {name: _Figures() for name in names}
-        for row in bench.rows:
+        tallies: dict[str, dict[str, Tally]] = {engine: {} for engine in self._deployed}
+        beside: dict[str, list[tuple[float, float]]] = {}
+        self._warm(native)
+        for n in range(bench.rounds):
+            bench.say(f"round {n + 1} of {bench.rounds}")
+            for row in bench.rows:
+                count = len(row.texts) if row.name == OWN else BURST
+                for name in self._turn(n, names):
+                    if name == NATIVE and native is not None:
+                        beside.setdefault(row.name, []).extend(native.run(_take(row, n, count)))
+                        continue
+                    plain = self._burst(name, self._texts(name, row, n, count), profiled=False)
+                    profiled = self._burst(name, self._texts(name, row, n * BURST, BURST), profiled=True)
+                    tallies[name].setdefault(row.name, Tally()).add(plain, profiled, INTERVAL_US)
+        return tallies, beside
+
+    def _warm(self, native: NativeModel | None) -> None:
+        for row in self._bench.rows:
             for engine in self._deployed:
                 self._burst(engine, self._texts(engine, row, 0, WARM), profiled=False)
             if native is not None:
                 native.run(row.texts[:BURST])
-        for n in range(bench.rounds):
-            bench.say(f"round {n + 1} of {bench.rounds}")
-            for row in bench.rows:
-                count = BURST if row is not bench.rows[-1] else max(BURST, len(row.texts))
-                for name in self._turn(n, names):
-                    if name == NATIVE and native is not None:
-                        pairs = native.run(_take(row, n, count))
-                        figures[name].add(row.name, [c for c, _ in pairs], [w for _, w in pairs])
-                        continue
-                    plain = self._burst(name, self._texts(name, row, n, min(count, BURST)), profiled=False)
-                    profiled = self._burst(name, self._texts(name, row, n, count), profiled=True)
-                    figures[name].add(row.name, profiled.cpu_ms(INTERVAL_US), plain.wall_ms)
-        return figures
 
-    def result(self, variant: Variant, figures: _Figures, cold: Cold) -> EngineResult:
+    def result(self, variant: Variant, tallies: dict[str, Tally], cold: Cold) -> EngineResult:
         """With the memory that the isolate holds now."""
         engine = variant.engine
         now = self._call("memory", engine)
@@ -185,7 +178,7 @@ class _Run:
             engine=engine,
             artifact=variant.manifest.digest,
             weights=variant.manifest.size,
-            rows=figures.rows(),
+            rows=tuple(_row(name, cpu, tallies[name].wall) for name, cpu in cpu_by_row(tallies).items()),
             memory=memory,
             cold=cold,
         )
@@ -229,6 +222,10 @@ class _Run:
     def _turn(n: int, names: list[str]) -> list[str]:
         first = n % len(names)
         return names[first:] + names[:first]
+
+
+def _row(name: str, cpu: Sequence[float], wall: Sequence[float]) -> Row:
+    return Row(row=name, requests=len(cpu), cpu_ms=Spread.of(cpu), wall_ms=Spread.of(wall))
 
 
 def _take(row: TextRow, start: int, count: int) -> list[str]:

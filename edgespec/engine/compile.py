@@ -13,6 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
+from edgespec.engine import pack
 from edgespec.engine.format import Program
 from edgespec.engine.patterns import PATTERNS
 from edgespec.engine.patterns.evaluate import RULES
@@ -71,8 +74,11 @@ def compile_graph(
     """The program for the graph's first output, or the one named.
 
     `quantization` is for float weights; weights that are integers in the graph are taken as they are. `group` is the
-    group of int4: 32, 64 or 128. Equal graphs give equal bytes. Raises BrokenModelError when `model` is no ONNX model.
+    group of int4: 32, 64 or 128. Equal graphs give equal bytes. Raises BrokenModelError when `model` is no ONNX model,
+    and ValueError for another group.
     """
+    if group not in pack.GROUPS:
+        raise ValueError(f"groups of {group}: the engine has groups of {', '.join(map(str, pack.GROUPS))}")
     graph = unfuse(load(model, output))
     unknown = [s for s in graph.steps if s.op not in KNOWN]
     if unknown:
@@ -80,14 +86,19 @@ def compile_graph(
         return Compiled(None, tuple(found))
     problems: list[UncoveredError] = []
     try:
-        recogniser = _recognise(graph, problems)
+        with np.errstate(all="ignore"):  # probes put numbers where the model never does
+            recogniser = _recognise(graph, problems)
         if not problems:
             fuse(recogniser.draft)
     except UncoveredError as why:
         problems.append(why)
     if problems:
         return Compiled(None, tuple(dict.fromkeys(map(_uncovered, problems))))
-    program = Lowering(recogniser.draft, Precision(quantization, group)).program()
+    try:
+        with np.errstate(over="ignore"):
+            program = Lowering(recogniser.draft, Precision(quantization, group)).program()
+    except ValueError as why:  # numbers that are not finite, or too large for float16
+        return Compiled(None, (Uncovered("", "", f"the weights cannot be packed as {quantization}: {why}"),))
     return Compiled(program, (), tuple(recogniser.notes) + _padding_notes(recogniser.facts))
 
 
@@ -111,15 +122,21 @@ def _anchor(recogniser: Recogniser, name: str, problems: list[UncoveredError]) -
     try:
         recogniser.view(name)
     except UncoveredError as why:
+        shape = recogniser.facts.shape(name)
+        per_text = recogniser.facts.samples.lengths not in shape
+        stand_in = recogniser.draft.register(shape[-1][0], per_text=per_text)
+        try:
+            recogniser.views[name] = recogniser.whole(stand_in, name)
+        except LayoutError:
+            raise why from None
         problems.append(why)
-        width = recogniser.facts.shape(name)[-1][0]
-        per_text = recogniser.facts.samples.lengths not in recogniser.facts.shape(name)
-        recogniser.views[name] = recogniser.whole(recogniser.draft.register(width, per_text=per_text), name)
 
 
 def _finish(recogniser: Recogniser, view: View) -> int:
     """A register that is the output and nothing else."""
     graph = recogniser.facts.graph
+    if recogniser.facts.shape(graph.output)[:1] != ((1,) * recogniser.facts.samples.count,):
+        raise UncoveredError(graph.makers.get(graph.output), "the first axis of the output is not the batch")
     try:
         x = rows(view)
     except LayoutError as why:

@@ -131,11 +131,13 @@ def activate(values: Doubles, act: Act) -> Doubles:
         case Act.GELU_ERF:
             return values * 0.5 * (1 + cast("Doubles", _erf(values / math.sqrt(2))))
         case Act.GELU_TANH:
-            return values * 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (values + 0.044715 * values**3)))
+            return cast(
+                "Doubles", values * 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (values + 0.044715 * values**3)))
+            )
         case Act.SILU:
-            return values / (1 + np.exp(-np.clip(values, -700, 700)))
+            return cast("Doubles", values / (1 + np.exp(-np.clip(values, -700, 700))))
         case Act.RELU:
-            return np.maximum(values, 0)
+            return cast("Doubles", np.maximum(values, 0))
         case Act.TANH:
             return np.tanh(values)
 

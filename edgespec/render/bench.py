@@ -27,7 +27,8 @@ def render(document: BenchDocument) -> list[Line]:
 
 def _setting(document: BenchDocument) -> Iterator[Line]:
     machine = document.machine
-    where = f"{machine.processor}, {machine.cores} cores, workerd {machine.workerd}, {document.rounds} rounds"
+    busy = "" if machine.load is None else f" (load {machine.load:g} before)"
+    where = f"{machine.processor}, {machine.cores} cores{busy}, workerd {machine.workerd}, {document.rounds} rounds"
     yield line(Span(f"{where}, {document.measured_at}", "dim"))
 
 

@@ -10,6 +10,7 @@ import pytest
 from edgespec.engine import format as fmt
 from edgespec.engine.compile import BrokenModelError, compile_graph
 from tests.engine.models import VOCABULARY, Hand, check_float, edge_rows, error, onnx_rows, program_of, texts
+from tests.engine.wasm import Wasm
 
 RNG = np.random.default_rng(5)
 
@@ -236,6 +237,20 @@ def test_no_model_at_all() -> None:
         compile_graph(h.model(h.mean(h.rows())), quantization="none", output="logits")
 
 
+def test_weights_that_cannot_be_packed() -> None:
+    h = Hand("input_ids")
+    huge = h.op("MatMul", h.rows(), h.const(np.full((16, 8), 1e30)))
+    model = h.model(h.mean(h.linear(h.op("Tanh", huge), 8, 8)))
+    compiled = compile_graph(model, quantization="fp16")
+    assert compiled.program is None
+    assert "cannot be packed as fp16" in str(compiled.uncovered[0])
+
+
+def test_groups() -> None:
+    with pytest.raises(ValueError, match="groups of 48"):
+        compile_graph(b"", quantization="int4", group=48)
+
+
 # Static embeddings
 
 
@@ -255,7 +270,7 @@ def test_mean_of_rows_over_the_mask() -> None:
 
 
 @pytest.mark.parametrize("by", ["sum", "count"])
-def test_weighted_mean_of_rows(by: str) -> None:
+def test_weighted_mean_of_rows(engine: Wasm, by: str) -> None:
     """A weight for each token of the vocabulary, as model2vec learns them."""
     h = Hand("input_ids")
     weight = h.op("Gather", h.const(RNG.uniform(0.1, 1, (VOCABULARY, 1))), "input_ids")
@@ -270,6 +285,7 @@ def test_weighted_mean_of_rows(by: str) -> None:
     program = program_of(compile_graph(model, quantization="none"))
     assert names(program) == ["Embed", "PoolTokens"]
     assert error(edge_rows(program, texts()), onnx_rows(model, texts())) < 2e-6
+    assert error(list(engine.run(program, texts(1, 7, 12)).values), onnx_rows(model, texts(1, 7, 12))) < 2e-6
     small = program_of(compile_graph(model, quantization="int8"))
     assert error(edge_rows(small, texts()), onnx_rows(model, texts())) < 0.02
 

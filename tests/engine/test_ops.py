@@ -39,7 +39,9 @@ def rng_of(*parts: object) -> np.random.Generator:
     return np.random.default_rng([sum(map(ord, str(p))) + 7919 * i for i, p in enumerate(parts)])
 
 
-def check(engine: Wasm, program: Program, lengths: tuple[int, ...], *, bound: float = 2e-6, kind: int | None = None) -> None:
+def check(
+    engine: Wasm, program: Program, lengths: tuple[int, ...], *, bound: float = 2e-6, kind: int | None = None
+) -> None:
     """Both modules within `bound` (relative to the largest value) of the reference, whatever memory held before."""
     texts = texts_of(rng_of(lengths), *lengths)
     for module in MODULES:
@@ -153,7 +155,8 @@ def test_linear_with_activation_residual_and_slice(engine: Wasm, act: Act, name:
 @pytest.mark.parametrize("act", list(Act))
 def test_activations_over_their_range(engine: Wasm, act: Act) -> None:
     build = Builder(rng_of(act), 512)
-    table = np.concatenate([np.linspace(-12, 12, 512 * (VOCABULARY - 2)), np.linspace(-0.3, 0.3, 512), np.full(512, 88.0)])
+    wide = np.linspace(-12, 12, 512 * (VOCABULARY - 2))
+    table = np.concatenate([wide, np.linspace(-0.3, 0.3, 512), np.full(512, 88.0)])
     build.tensors[0] = pack.table_f32(table.reshape(VOCABULARY, 512))
     out = build.register(512)
     program = build.program(out, Activate(out=out, source=build.source, act=act))
@@ -289,7 +292,8 @@ def table_of(dtype: DType, values: np.ndarray, *, zeros: bool, half: bool) -> Te
 def test_embed(engine: Wasm, width: int, dtype: DType, zeros: bool, half: bool) -> None:
     rng = rng_of(width, dtype)
     build = Builder(rng, width)
-    tables = [build.tensor(table_of(dtype, rng.normal(size=(n, width)), zeros=zeros, half=half)) for n in (VOCABULARY, 66, 2)]
+    values = [rng.normal(size=(rows, width)) for rows in (VOCABULARY, 66, 2)]
+    tables = [build.tensor(table_of(dtype, one, zeros=zeros, half=half)) for one in values]
     build.max_position = 64
     out, square = build.register(width), build.register(width)
     op = Embed(out=out, table=tables[0], positions=tables[1], position_offset=2, types=tables[2], scale=1.5)

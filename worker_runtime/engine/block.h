@@ -19,6 +19,7 @@ ALWAYS void multiply(v128_t c[4][2], const float *w, u32 stride, const float *co
     KEEP(w, rows[0]);
     KEEP(rows[1], rows[2]);
     KEEP(rows[3], rows[3]);
+#pragma unroll
     for (u32 i = 0; i < 4; i++) multiply_step(c, w + i * stride, rows, i);
     w += 4 * stride;
     for (u32 r = 0; r < 4; r++) rows[r] += 4;

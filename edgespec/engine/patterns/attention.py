@@ -216,6 +216,8 @@ def _read_rotation(r: Recogniser, region: Region, axis: int) -> tuple[int, Array
         if scale == 0 or np.abs(sin[0]).max() > 1e-6:
             continue
         frequencies = _frequencies(cos, sin)
+        if not np.isfinite(frequencies).all():
+            continue
         if all(_rotates(region, axis, sample, rotated, frequencies, scale) for sample in range(r.facts.samples.count)):
             return rotated, frequencies, float(np.float32(scale)) if abs(scale - 1) > 1e-6 else 1.0
     return None

@@ -12,7 +12,7 @@ from edgespec.engine.patterns.draft import Embed, Matrix, PoolTokens
 from edgespec.engine.patterns.graph import Array, Step
 from edgespec.engine.patterns.layout import Slice, View
 from edgespec.engine.patterns.recogniser import Recogniser, Region, close, find_regions, noise
-from edgespec.engine.patterns.values import PADDED, Const, Tokens
+from edgespec.engine.patterns.values import PADDED, Tokens
 
 
 def pool(r: Recogniser, name: str, step: Step) -> View | None:
@@ -72,30 +72,20 @@ def static(r: Recogniser, name: str, step: Step) -> View | None:
     if not regions:
         return None
     region = regions[0]
-    if any(
-        n.op == "Gather" and not isinstance(r.facts.values[n.inputs[0]], Const)
-        for n in region.steps
-        if n.outputs[0] in _tables(region)
-    ):
-        return None
     if r.facts.samples.lengths in r.facts.shape(name):
         return _rows(r, region, name)
     return _weighted_mean(r, region, name)
 
 
-def _tables(region: Region) -> dict[str, Step]:
-    """Gathers by token ids: output name to step."""
+def _tables(region: Region) -> list[Array]:
+    """Tables that the region looks token ids up in."""
     values = region.facts.values
-    return {
-        s.outputs[0]: s
-        for s in region.steps
-        if s.op == "Gather" and any(isinstance(values.get(n), Tokens) for n in s.inputs)
-    }
+    lookups = [s for s in region.steps if s.op == "Gather" and isinstance(values.get(s.inputs[1]), Tokens)]
+    return [c for s in lookups if (c := region.facts.const(s.inputs[0])) is not None]
 
 
 def _vocabulary(region: Region) -> int:
-    sizes = [c.shape[0] for s in _tables(region).values() if (c := region.facts.const(s.inputs[0])) is not None]
-    return min(sizes, default=0)
+    return min((len(table) for table in _tables(region)), default=0)
 
 
 def _rows(r: Recogniser, region: Region, name: str) -> View | None:
@@ -120,7 +110,7 @@ def _rows(r: Recogniser, region: Region, name: str) -> View | None:
 
 def _weighted_mean(r: Recogniser, region: Region, name: str) -> View | None:
     """sum(weight[id] * row[id]) / (sum of weights, or number of tokens), for tables of the graph."""
-    tables = [c for s in _tables(region).values() if (c := region.facts.const(s.inputs[0])) is not None]
+    tables = _tables(region)
     size = _vocabulary(region)
     rows = next((t for t in tables if t.ndim == 2 and t.shape[1] > 1 and t.dtype.kind == "f"), None)
     if rows is None:

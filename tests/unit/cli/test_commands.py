@@ -13,7 +13,7 @@ from tests.unit.cli.conftest import SPEC, Run
 from tests.world import World
 
 PLAN = "Plan for shop in local: 6 to create"
-COMMANDS = ("validate", "plan", "apply", "destroy", "build", "infer", "state", "edge", "schema")
+COMMANDS = ("validate", "plan", "apply", "destroy", "build", "bench", "infer", "state", "edge", "schema")
 
 
 def test_validate(run: Run, project: Path) -> None:

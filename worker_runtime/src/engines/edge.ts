@@ -25,9 +25,9 @@ interface Exports {
   reset(): void;
 }
 
-/** Texts, and tokens of all of them, that one run takes: longer texts raise the second. */
+/** Texts, and tokens of all of them, that one run takes: longer texts raise the second. More leave the near caches. */
 const BATCH_TEXTS = 32;
-const BATCH_TOKENS = 256;
+const BATCH_TOKENS = 128;
 const KINDS = ["7 bit", "8 bit", "8 bit, signed", "12 bit"];
 const ERRORS = [
   ...["", "called out of order", "the header does not fit the file", "tensor", "register", "operation"],

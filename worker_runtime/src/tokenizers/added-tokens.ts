@@ -51,7 +51,7 @@ export class AddedTokens {
       const length = writeUtf8(code, bytes, 0);
       for (let k = 0; k < length; k++) {
         const label = (bytes[k] as number) + 1;
-        unit = units[(unit >>> 10) ^ label] as number;
+        unit = units[(unit >>> 10) + label] as number;
         if ((unit & LABEL) !== label) return found;
       }
       i += code > 0xffff ? 2 : 1;

@@ -21,7 +21,7 @@ export class Trie {
     let at = node;
     for (let i = from; i < to; i++) {
       const code = (bytes[i] as number) + 1;
-      at = ((units[at] as number) >>> 10) ^ code;
+      at = ((units[at] as number) >>> 10) + code;
       if (((units[at] as number) & LABEL) !== code) return -1;
     }
     return at;

@@ -67,7 +67,7 @@ export class Unigram implements Model {
       let unit = root;
       for (let i = start; i < length; ) {
         const code = (bytes[i++] as number) + 1;
-        unit = units[(unit >>> 10) ^ code] as number;
+        unit = units[(unit >>> 10) + code] as number;
         if ((unit & LABEL) !== code) break;
         if ((unit & VALUE_FOLLOWS) === 0) continue;
         const id = (units[unit >>> 10] as number) & 0x7fffffff;

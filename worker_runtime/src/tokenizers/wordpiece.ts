@@ -50,7 +50,7 @@ export class WordPiece implements Model {
     let found = 0;
     for (let i = start; i < length; i++) {
       const code = (bytes[i] as number) + 1;
-      const at = (unit >>> 10) ^ code;
+      const at = (unit >>> 10) + code;
       unit = units[at] as number;
       if ((unit & LABEL) !== code) break;
       if ((unit & VALUE_FOLLOWS) !== 0) {
