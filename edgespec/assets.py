@@ -44,7 +44,7 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class Bundles:
-    """The Worker's modules for each engine: an artifact is uploaded with its own engine's and no other's."""
+    """The Worker's modules for each engine, the main one first: an artifact is uploaded with its own engine's."""
 
     by_engine: Mapping[str, tuple[Module, ...]]
 
@@ -59,15 +59,14 @@ def bundles() -> Bundles:
     """The Worker's modules by engine; raises when they were not built."""
     folder = _folder("worker", "worker_runtime/dist")
     try:
-        listed = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["bundles"]
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
         detail = f"{folder} has no built Worker. In a checkout run scripts/setup; otherwise reinstall edgespec."
         raise EdgespecError(error("ES403", "The Worker's bundle is missing", detail)) from None
-    return Bundles({engine: tuple(_module(folder / engine, f) for f in files) for engine, files in listed.items()})
-
-
-def _module(folder: Path, listed: dict[str, Any]) -> Module:
-    return Module(listed["name"], listed["type"], folder / listed["name"], listed["sha256"], listed["size"])
+    modules = {
+        f["name"]: Module(f["name"], f["type"], folder / f["name"], f["sha256"], f["size"]) for f in manifest["files"]
+    }
+    return Bundles({engine: tuple(modules[n] for n in names) for engine, names in manifest["bundles"].items()})
 
 
 def module_bytes(module: Module) -> bytes:

@@ -81,7 +81,15 @@ async function banner() {
   return `/*! Contains ${lines.join(", ")}; their licences are in LICENSES.txt of edgespec's Worker bundle. */`;
 }
 
-async function bundle() {
+/** The bundle of one engine alone leaves the other's code and wasm out. */
+const edgeAlone = {
+  name: "edge-alone",
+  setup(build) {
+    build.onResolve({ filter: /^\.\/bundled$/ }, () => ({ path: join(ROOT, "src/engines/bundled-edge.ts") }));
+  },
+};
+
+async function bundle(...plugins) {
   const { build } = await import("esbuild");
   const result = await build({
     entryPoints: [join(ROOT, "src/index.ts")],
@@ -100,7 +108,7 @@ async function bundle() {
     loader: { ".html": "text" },
     // The loader looks for Node and for a page: in a Worker it must find neither.
     define: { process: "undefined", document: "undefined", importScripts: "undefined", window: "undefined" },
-    plugins: [uploadedModules, onnxruntimeLoader],
+    plugins: [...plugins, uploadedModules, onnxruntimeLoader],
     logLevel: "warning",
   });
   const code = result.outputFiles[0].text;
@@ -109,6 +117,12 @@ async function bundle() {
   }
   return Buffer.from(code);
 }
+
+/** Which files are uploaded with an artifact of each engine; the first is the main module. */
+const BUNDLES = {
+  edge: ["worker-edge.js", "edge-relaxed.wasm", "edge-simd.wasm"],
+  onnxruntime: ["worker.js", "ort-wasm-simd.wasm", "edge-relaxed.wasm", "edge-simd.wasm"],
+};
 
 async function writeAtomically(name, bytes) {
   const target = join(DIST, name);
@@ -120,6 +134,7 @@ async function build() {
   const digest = await sourceDigest();
   const outputs = [
     { name: "worker.js", type: "application/javascript+module", bytes: await bundle() },
+    { name: "worker-edge.js", type: "application/javascript+module", bytes: await bundle(edgeAlone) },
   ];
   for (const [name, path] of WASM) outputs.push({ name, type: "application/wasm", bytes: await readFile(join(ROOT, path)) });
   const files = outputs.map(({ name, type, bytes }) => ({ name, type, sha256: sha256(bytes), size: bytes.length }));
@@ -127,7 +142,7 @@ async function build() {
   await rm(join(DIST, "manifest.json"), { force: true });
   for (const { name, bytes } of outputs) await writeAtomically(name, bytes);
   await writeAtomically("LICENSES.txt", await licenses());
-  await writeAtomically("manifest.json", `${JSON.stringify({ files, source_digest: digest }, null, 2)}\n`);
+  await writeAtomically("manifest.json", `${JSON.stringify({ files, bundles: BUNDLES, source_digest: digest }, null, 2)}\n`);
   for (const { name, size } of files) console.log(`${name} ${size} bytes`);
 }
 

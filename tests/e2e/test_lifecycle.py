@@ -18,6 +18,8 @@ def actions(project: TinyProject, *names: str, **options: Any) -> dict[str, str]
 
 
 def test_first_apply_serves_and_the_second_plan_is_empty(project: TinyProject) -> None:
+    with (project.root / "data" / "train.jsonl").open("a") as data:  # an artifact that no other test has built
+        data.write('{"text": "refund my money for this parcel please", "label": "refund"}\n')
     planned = project.plan()
     assert set(actions(project).values()) == {"create"}
     weights = next(c for c in planned.plan.changes if c.address.type == "weights")

@@ -6,6 +6,7 @@ import { engineMemory, findEngine } from "./engines";
 import { BufferSink } from "./engines/buffer";
 import type { EngineModel } from "./engines/engine";
 import { JsonTokenizer, type Tokenizer } from "./tokenizer";
+import { openTokenizer } from "./tokenizers/open";
 import { loadFiles, type Sources, type TierCounts, WeightsUnavailable } from "./weights";
 
 export interface LoadReport {
@@ -58,6 +59,17 @@ function fileOf(files: ReadonlyMap<string, Uint8Array>, name: string): Uint8Arra
   const found = files.get(name);
   if (found === undefined) throw new Error(`the artifact has no ${name}`);
   return found;
+}
+
+/** Read in place for as long as the model lives: the memory tier must neither keep nor free it. */
+const TOKENIZER_TABLES = "tokenizer.bin";
+
+/** Tables read in place where the artifact has them, else the library's reading of tokenizer.json. */
+function readTokenizer(files: ReadonlyMap<string, Uint8Array>): Tokenizer {
+  const tables = files.get(TOKENIZER_TABLES);
+  if (tables !== undefined) return openTokenizer(tables.buffer as ArrayBuffer);
+  const decode = (name: string) => new TextDecoder().decode(fileOf(files, name));
+  return new JsonTokenizer(decode("tokenizer.json"), decode("tokenizer_config.json"));
 }
 
 export class ModelStore {
@@ -137,8 +149,7 @@ export class ModelStore {
     await this.#makeRoom(bytes);
     this.memory.limit(ISOLATE_BYTES - HEAP_BYTES - engineMemory() - bytes);
     const { engine, files, tiers, written } = await this.#loadEngine(shard, context);
-    const decode = (name: string) => new TextDecoder().decode(fileOf(files, name));
-    const tokenizer = new JsonTokenizer(decode("tokenizer.json"), decode("tokenizer_config.json"));
+    const tokenizer = readTokenizer(files);
     context.waitUntil(written.then(() => this.#keep(artifact, files)));
     return { tokenizer, engine, report: { tiers, milliseconds: Math.round(performance.now() - started) } };
   }
@@ -166,7 +177,9 @@ export class ModelStore {
   #keep(artifact: Artifact, files: ReadonlyMap<string, Uint8Array>): void {
     const artifacts = new Set(this.#config.shards.map((shard) => shard.artifact.digest));
     this.memory.limit(artifacts.size > 1 ? ISOLATE_BYTES - HEAP_BYTES - engineMemory() : 0);
-    for (const [name, bytes] of files) this.memory.keep(bytes, artifact.files.get(name)?.chunks ?? []);
+    for (const [name, bytes] of files) {
+      if (name !== TOKENIZER_TABLES) this.memory.keep(bytes, artifact.files.get(name)?.chunks ?? []);
+    }
   }
 
   #sources(shard: Shard): Sources {

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from edgespec.address import Address
-from edgespec.assets import Bundles, module_bytes
+from edgespec.assets import Bundles, Module, module_bytes
 from edgespec.providers.base import AlreadyExistsError, Observed, Progress
 from edgespec.providers.cloudflare.account import Account, api_errors
 from edgespec.providers.cloudflare.live import Live
@@ -18,7 +18,6 @@ from edgespec.state.model import ResourceRecord, Status
 from edgespec.values import Inputs, Outputs, canonical_json, digest
 
 CONFIG: Final = "config.json"
-MAIN: Final = "worker.js"
 
 
 class WorkerProvider:
@@ -130,7 +129,7 @@ class WorkerProvider:
     def _metadata(self, inputs: Inputs) -> dict[str, Any]:
         bindings: Any = inputs["bindings"]
         return {
-            "main_module": MAIN,
+            "main_module": self._modules(inputs)[0].name,
             "compatibility_date": inputs["compatibility_date"],
             "compatibility_flags": inputs["compatibility_flags"],
             "bindings": [{"name": name, **_binding(b)} for name, b in sorted(bindings.items())],
@@ -139,6 +138,9 @@ class WorkerProvider:
                 "workers/tag": version_tag(inputs),
             },
         }
+
+    def _modules(self, inputs: Inputs) -> tuple[Module, ...]:
+        return self._bundles.by_engine[str(inputs["engine"])]
 
     def _files(self, inputs: Inputs) -> list[Any]:
         files: list[Any] = [

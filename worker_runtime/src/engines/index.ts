@@ -1,10 +1,7 @@
 /** The engines that this bundle has, by the name that an artifact's manifest gives. */
 
-import { edge } from "./edge";
+import { ENGINES } from "./bundled";
 import type { Engine } from "./engine";
-import { onnxruntime } from "./onnxruntime";
-
-const ENGINES: readonly Engine[] = [edge, onnxruntime];
 
 /** Raises when the artifact was built for an engine that this bundle lacks. */
 export function findEngine(name: string): Engine {
