@@ -13,7 +13,9 @@ export const WORD = 16;
 export const NUMERIC = 32;
 
 function checkStage(stage: Uint16Array, blocks: number): void {
-  for (let i = 0; i < BLOCKS; i++) refuseUnless((stage[i] as number) < blocks, "a table by code point names a block it lacks");
+  let most = 0;
+  for (let i = 0; i < BLOCKS; i++) if ((stage[i] as number) > most) most = stage[i] as number;
+  refuseUnless(most < blocks, "a table by code point names a block it lacks");
 }
 
 /** One byte per code point. */
