@@ -1,6 +1,7 @@
 """Put the Worker's bundle, the schemas and the local edge's sources into the wheel, building the bundle if need be.
 
-An sdist carries the built bundle, so a wheel made from it needs no Node. An editable install uses the checkout as it is.
+An sdist carries the built bundle, so a wheel made from it needs no Node. An editable install uses
+the checkout as it is.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def build_bundle(runtime: Path) -> None:
         shutil.copytree(runtime / "engine" / "dist", copy / "engine" / "dist")
         env = {**os.environ, "PATH": f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
         print("Building the Worker's bundle (once) ...", file=sys.stderr)
-        subprocess.run([node, npm, "ci", "--omit=dev", "--no-audit", "--no-fund"], cwd=copy, env=env, check=True, stdout=sys.stderr)
-        subprocess.run([node, "build.mjs"], cwd=copy, env=env, check=True, stdout=sys.stderr)
+        for command in ([npm, "ci", "--omit=dev", "--no-audit", "--no-fund"], ["build.mjs"]):
+            subprocess.run([node, *command], cwd=copy, env=env, check=True, stdout=sys.stderr)
         shutil.rmtree(runtime / "dist", ignore_errors=True)
         shutil.copytree(copy / "dist", runtime / "dist")

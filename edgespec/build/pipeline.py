@@ -13,9 +13,9 @@ from typing import Final
 from edgespec.artifact import Manifest
 from edgespec.build import sources
 from edgespec.build.cache import Cache, Entry, InputFile
+from edgespec.build.engines import ONNXRUNTIME, Choice, choose
 from edgespec.build.events import BuildEvent, Progress
 from edgespec.build.problems import fail
-from edgespec.build.engines import ONNXRUNTIME, Choice, choose
 from edgespec.build.stages import compile as compile_stage
 from edgespec.build.stages import export, fetch, head, pack, quantize
 from edgespec.build.stages.stage import Run, Stage

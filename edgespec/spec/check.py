@@ -188,8 +188,8 @@ def _quality(spec: EdgeModel, node: Node, project: Project) -> Iterator[Diagnost
 def _plan(spec: EdgeModel, node: Node, project: Project) -> Iterator[Diagnostic]:
     if spec.worker.plan == "free":
         detail = (
-            f"The free plan stops a request after {limits.FREE_CPU_MS} ms of CPU. Whether this model fits depends on its "
-            "size and its texts: measure it with `edgespec bench`, or set `plan: paid`."
+            f"The free plan stops a request after {limits.FREE_CPU_MS} ms of CPU. Whether this model fits depends on "
+            "its size and its texts: measure it with `edgespec bench`, or set `plan: paid`."
         )
         yield warning("ES155", "CPU may not fit the free plan", detail, source=place(node, ("worker", "plan")))
     if spec.cache.weights.memory > limits.ISOLATE_MEMORY // 2 + 3 * limits.MIB:

@@ -89,7 +89,11 @@ def build(pipeline: Pipeline, **fields: Any) -> tuple[Manifest, TextEncoder, byt
         return b"".join(p.read_bytes() for p in paths if p is not None)
 
     raw = content("model.onnx")
-    return manifest, TextEncoder(raw, read_tokenizer(pack_tokenizer(tokenizer_json()), manifest.task["max_tokens"])), raw
+    return (
+        manifest,
+        TextEncoder(raw, read_tokenizer(pack_tokenizer(tokenizer_json()), manifest.task["max_tokens"])),
+        raw,
+    )
 
 
 def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:

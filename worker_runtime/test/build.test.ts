@@ -51,6 +51,7 @@ test("the manifest describes the files to upload", () => {
   const manifest = JSON.parse(dist(ROOT, "manifest.json").toString());
   expect(manifest.files.map(({ name, type }: { name: string; type: string }) => [name, type])).toEqual([
     ["worker.js", "application/javascript+module"],
+    ["worker-edge.js", "application/javascript+module"],
     ["edge-relaxed.wasm", "application/wasm"],
     ["edge-simd.wasm", "application/wasm"],
     ["ort-wasm-simd.wasm", "application/wasm"],
@@ -58,6 +59,14 @@ test("the manifest describes the files to upload", () => {
   for (const { name, sha256: digest, size } of manifest.files) {
     expect([sha256(dist(ROOT, name)), dist(ROOT, name).length]).toEqual([digest, size]);
   }
+});
+
+test("the edge engine's bundle leaves onnxruntime out", () => {
+  const { bundles } = JSON.parse(dist(ROOT, "manifest.json").toString());
+  expect(bundles.edge).toEqual(["worker-edge.js", "edge-relaxed.wasm", "edge-simd.wasm"]);
+  const alone = dist(ROOT, "worker-edge.js").toString();
+  const imports = [...alone.matchAll(/\bfrom\s*"(\.[^"]+)"/g)].map((match) => match[1]);
+  expect(imports.sort()).toEqual(["./config.json", "./edge-relaxed.wasm", "./edge-simd.wasm"]);
 });
 
 test("it imports nothing but the modules that go along, and makes no code from text", () => {
