@@ -6,6 +6,7 @@ import { engineMemory, findEngine } from "./engines";
 import { BufferSink } from "./engines/buffer";
 import type { EngineModel } from "./engines/engine";
 import { JsonTokenizer, type Tokenizer } from "./tokenizer";
+import { openTokenizer } from "./tokenizers/open";
 import { loadFiles, type Sources, type TierCounts, WeightsUnavailable } from "./weights";
 
 export interface LoadReport {
@@ -58,6 +59,14 @@ function fileOf(files: ReadonlyMap<string, Uint8Array>, name: string): Uint8Arra
   const found = files.get(name);
   if (found === undefined) throw new Error(`the artifact has no ${name}`);
   return found;
+}
+
+/** The artifact's tables where it has them, in a buffer of their own since the memory tier frees what it is given. */
+function readTokenizer(files: ReadonlyMap<string, Uint8Array>): Tokenizer {
+  const tables = files.get("tokenizer.bin");
+  if (tables !== undefined) return openTokenizer(tables.slice().buffer);
+  const decode = (name: string) => new TextDecoder().decode(fileOf(files, name));
+  return new JsonTokenizer(decode("tokenizer.json"), decode("tokenizer_config.json"));
 }
 
 export class ModelStore {
@@ -137,8 +146,7 @@ export class ModelStore {
     await this.#makeRoom(bytes);
     this.memory.limit(ISOLATE_BYTES - HEAP_BYTES - engineMemory() - bytes);
     const { engine, files, tiers, written } = await this.#loadEngine(shard, context);
-    const decode = (name: string) => new TextDecoder().decode(fileOf(files, name));
-    const tokenizer = new JsonTokenizer(decode("tokenizer.json"), decode("tokenizer_config.json"));
+    const tokenizer = readTokenizer(files);
     context.waitUntil(written.then(() => this.#keep(artifact, files)));
     return { tokenizer, engine, report: { tiers, milliseconds: Math.round(performance.now() - started) } };
   }
