@@ -44,7 +44,7 @@ export function refuseUnless(condition: boolean, why: string): asserts condition
 }
 
 /** Of the data one word in this many is in the sum: the artifact's SHA-256 covers each byte, and cold code is slow. */
-const SAMPLE = 16;
+const SAMPLE = 128;
 
 /** FNV over 32-bit words. */
 function addTo(sum: number, words: Uint32Array, step: number): number {
