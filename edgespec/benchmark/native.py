@@ -14,11 +14,10 @@ MODEL: Final = "model.onnx"
 
 
 class NativeModel:
-    """`blob` gives a chunk's file. Tokenisation is inside what is measured; HTTP, JSON and labels are not there."""
+    """`blob` gives a chunk's file; `tokenizer` is a tokenizer.json. Tokenisation is inside what is measured; HTTP, JSON and labels are not there."""
 
-    def __init__(self, manifest: Manifest, blob: Callable[[str], Path], max_tokens: int) -> None:
-        tokenizer = read_tokenizer(file_bytes(manifest, "tokenizer.json", blob), max_tokens)
-        self._encoder = TextEncoder(file_bytes(manifest, MODEL, blob), tokenizer)
+    def __init__(self, manifest: Manifest, blob: Callable[[str], Path], tokenizer: bytes, max_tokens: int) -> None:
+        self._encoder = TextEncoder(file_bytes(manifest, MODEL, blob), read_tokenizer(tokenizer, max_tokens))
 
     def run(self, texts: Sequence[str]) -> list[tuple[float, float]]:
         """(CPU ms of this thread, wall ms) of each text."""

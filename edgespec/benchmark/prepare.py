@@ -6,8 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tokenizers import Tokenizer
-
 from edgespec.artifact import Manifest
 from edgespec.benchmark.deploy import MakeProviders
 from edgespec.benchmark.native import file_bytes
@@ -59,13 +57,15 @@ def prepare(
             )
         return path
 
+    tokenizer = _tokenizer(spec, root, cache, variants, blob)
     return Bench(
         spec=spec,
         own=own,
         variants=variants,
         left_out=left_out,
         native=NATIVE in engines,
-        rows=rows_for(spec, root, _tokenizer(spec, root, cache, variants, blob)),
+        rows=rows_for(spec, root, read_tokenizer(tokenizer, None)),
+        tokenizer=tokenizer,
         rounds=rounds,
         cache_dir=cache_dir,
         blob=blob,
@@ -77,12 +77,12 @@ def prepare(
 
 def _tokenizer(
     spec: EdgeModel, root: Path, cache: Cache, variants: tuple[Variant, ...], blob: Callable[[str], Path]
-) -> Tokenizer:
-    """The model's tokenizer without truncation: an artifact's, or where none has it as JSON, the source's."""
+) -> bytes:
+    """The model's tokenizer.json: an artifact's, or where none has it, since it holds tables instead, the source's."""
     manifests: list[Manifest] = [v.manifest for v in variants if _TOKENIZER in v.manifest.files]
     if manifests:
-        return read_tokenizer(file_bytes(manifests[0], _TOKENIZER, blob), None)
+        return file_bytes(manifests[0], _TOKENIZER, blob)
     files = sources.find(spec.model.source, root, cache)
     if files is None:
         raise EdgespecError(error("ES505", "the model has no tokenizer", f"{spec.model.source} is gone. Run it again."))
-    return read_tokenizer(files.tokenizer.read(), None)
+    return files.tokenizer.read()

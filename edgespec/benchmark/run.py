@@ -60,6 +60,8 @@ class Bench:
     left_out: tuple[LeftOut, ...]
     native: bool
     rows: tuple[TextRow, ...]
+    tokenizer: bytes
+    """The model's tokenizer.json."""
     rounds: int
     cache_dir: Path
     blob: Callable[[str], Path]
@@ -255,7 +257,7 @@ def _native(bench: Bench) -> tuple[NativeModel | None, tuple[LeftOut, ...]]:
         why = "no variant has an ONNX file"
     if why is not None or variant is None:
         return None, (*bench.left_out, LeftOut(engine=NATIVE, why=str(why)))
-    return NativeModel(variant.manifest, bench.blob, bench.spec.task.max_tokens), bench.left_out
+    return NativeModel(variant.manifest, bench.blob, bench.tokenizer, bench.spec.task.max_tokens), bench.left_out
 
 
 def _processor() -> str:
