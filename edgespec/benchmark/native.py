@@ -14,7 +14,8 @@ MODEL: Final = "model.onnx"
 
 
 class NativeModel:
-    """`blob` gives a chunk's file; `tokenizer` is a tokenizer.json. Tokenisation is inside what is measured; HTTP, JSON and labels are not there."""
+    """`blob` gives a chunk's file; `tokenizer` is a tokenizer.json. Tokenisation is measured; HTTP, JSON and labels
+    are not there."""
 
     def __init__(self, manifest: Manifest, blob: Callable[[str], Path], tokenizer: bytes, max_tokens: int) -> None:
         self._encoder = TextEncoder(file_bytes(manifest, MODEL, blob), read_tokenizer(tokenizer, max_tokens))
