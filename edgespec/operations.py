@@ -44,6 +44,7 @@ from edgespec.providers.cloudflare.worker import WorkerProvider
 from edgespec.resources import deployment, model, worker
 from edgespec.resources.compile import compile_specs
 from edgespec.resources.facts import BuildFacts, BundleFacts, SpecFacts
+from edgespec.spec.document import Node
 from edgespec.spec.models import EdgeModel, LocalTarget
 from edgespec.spec.validate import place
 from edgespec.state.model import State
@@ -191,10 +192,18 @@ def _facts(
             quality = _quality_digest(session, spec, state, found)
             facts[spec.name] = SpecFacts(_remembered(pipeline.facts(spec), spec, state), quality)
         except EdgespecError as e:
-            found += e.diagnostics
+            found += (_placed(d, session.workspace.nodes[spec.name]) for d in e.diagnostics)
     if Diagnostics(tuple(found)).has_errors:
         raise EdgespecError(*found)
     return facts, found
+
+
+def _placed(found: Diagnostic, node: Node) -> Diagnostic:
+    """A build's diagnostic at the field that it is about: the build knows the spec's values, not where they stand."""
+    if found.source is not None:
+        return found
+    path = ("model", "pipeline", 0, "head", "train") if found.code == "ES500" else ("model", "source")
+    return replace(found, source=place(node, path))
 
 
 def _quality_digest(session: Session, spec: EdgeModel, state: State | None, found: list[Diagnostic]) -> str | None:
