@@ -39,6 +39,11 @@ SUMMARIES: Final = {
     "ES531": "a Python package that builds need is missing",
     "ES532": "the build cache cannot be used",
     "ES533": "onnxruntime cannot run the model",
+    "ES534": "the artifact cannot be made again",
+    "ES535": "a chunk is missing",
+    "ES540": "the engine edge does not cover the model",
+    "ES541": "the quantisation needs the engine edge",
+    "ES542": "the engine edge cannot run the model",
 }
 
 
