@@ -10,7 +10,7 @@ from edgespec.artifact import Chunk, Manifest
 from edgespec.resources.base import DesiredResource, ResourceType
 from edgespec.resources.facts import BuildFacts
 from edgespec.spec.models import EdgeModel
-from edgespec.values import Outputs
+from edgespec.values import Outputs, is_known
 
 TYPE = ResourceType("model")
 
@@ -33,5 +33,7 @@ def outputs(manifest: Manifest) -> Outputs:
 
 def desired(spec: EdgeModel, facts: BuildFacts) -> DesiredResource:
     inputs: Mapping[str, Any] = {**facts.inputs}
-    known = outputs(facts.manifest) if facts.manifest is not None else {}
+    engine = facts.inputs["engine"]
+    expected: Outputs = {"engine": engine} if is_known(engine) else {}
+    known = outputs(facts.manifest) if facts.manifest is not None else expected
     return DesiredResource(address(spec), TYPE, inputs, (spec.name,), known)
