@@ -5,6 +5,7 @@ from __future__ import annotations
 from edgespec.build.problems import fail
 from edgespec.build.stages.joined import joined
 from edgespec.build.stages.stage import Inputs, Result, Run, Stage
+from edgespec.engine.format import VERSION
 
 
 def _run(run: Run) -> Result:
@@ -22,7 +23,7 @@ def _run(run: Run) -> Result:
 
 
 def _depends(inputs: Inputs) -> Inputs:
-    return {"quantization": inputs["quantization"]}
+    return {"quantization": inputs["quantization"], "program_format": VERSION}
 
 
-STAGE = Stage("compile", 1, ("export", "head"), _depends, _run, tools=("numpy", "onnx"))
+STAGE = Stage("compile", 2, ("export", "head"), _depends, _run, tools=("numpy", "onnx"))

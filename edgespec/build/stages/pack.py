@@ -9,6 +9,7 @@ from edgespec.artifact import Chunk, FileEntry, Manifest, ModelInfo, split
 from edgespec.build.problems import fail
 from edgespec.build.stages.joined import joined
 from edgespec.build.stages.stage import Inputs, Result, Run, Stage
+from edgespec.engine.tokenizer import layout
 from edgespec.values import canonical_json, sha256_hex
 
 EDGE: Final = "edge"
@@ -21,7 +22,8 @@ TOKENIZER_KEYS: Final = (
 
 
 def _depends(inputs: Inputs) -> Inputs:
-    return {k: inputs[k] for k in ("task", "quantization", "engine", "chunk", "source_digest")}
+    read = {k: inputs[k] for k in ("task", "quantization", "engine", "chunk", "source_digest")}
+    return {**read, "tokenizer_format": layout.VERSION}
 
 
 def pack_tokenizer(data: bytes) -> bytes:
@@ -117,4 +119,4 @@ def _run(run: Run) -> Result:
     return Result({"manifest.json": manifest.encode(), **outputs})
 
 
-STAGE = Stage("pack", 2, ("quantize", "compile", "head"), _depends, _run, tools=("onnx",))
+STAGE = Stage("pack", 3, ("quantize", "compile", "head"), _depends, _run, tools=("onnx",))
