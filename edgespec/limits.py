@@ -20,8 +20,6 @@ FREE_CPU_MS: Final = 10
 """Milliseconds of CPU for one HTTP request on the free plan."""
 PAID_CPU_MS: Final = 30_000
 """Milliseconds of CPU for one HTTP request on the paid plan, unless the Worker raises it."""
-BUCKET_NAME: Final = 63
-"""Characters of an R2 bucket's name, at least 3."""
 KV_VALUE: Final = 25 * MIB
 """Bytes of one Workers KV value."""
 KV_TTL_MIN: Final = 60
@@ -30,5 +28,3 @@ KV_CACHE_TTL_MIN: Final = 30
 """Seconds: the least `cacheTtl`."""
 CHUNK_MIN: Final = 64 * 1024
 """Bytes: smaller chunks would cost more reads than they save (edgespec's own rule)."""
-SUBREQUESTS_FREE: Final = 50
-"""Sub-requests of one invocation on the free plan."""

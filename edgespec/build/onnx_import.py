@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from edgespec.build.embed import TextEncoder, read_tokenizer
 from edgespec.build.graph import INPUT_NAMES, IR_VERSION, MAX_OPSET, Graph, opset, pool
 from edgespec.build.problems import fail
+from edgespec.engine.patterns.graph import reads
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, ValueInfoProto
@@ -174,20 +175,9 @@ def _prune(graph: GraphProto, wanted: str) -> None:
         if needed.isdisjoint(node.output):
             continue
         kept.append(node)
-        needed.update(_reads(node))
+        needed.update(reads(node))
     del graph.node[:]
     graph.node.extend(reversed(kept))
     tensors = [t for t in graph.initializer if t.name in needed]
     del graph.initializer[:]
     graph.initializer.extend(tensors)
-
-
-def _reads(node: onnx.NodeProto) -> set[str]:
-    """What a node reads, the outer values of its inner graphs included."""
-    names = set(node.input)
-    for attribute in node.attribute:
-        for inner in (attribute.g, *attribute.graphs):
-            for each in inner.node:
-                names |= _reads(each)
-            names.update(o.name for o in inner.output)
-    return names

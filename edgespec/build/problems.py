@@ -5,10 +5,9 @@ ES50x sources, ES51x models, ES52x data, ES53x the build itself and its cache.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
-from edgespec.diagnostics import Diagnostic, Diagnostics, EdgespecError, Severity, SourceRange
+from edgespec.diagnostics import Diagnostic, EdgespecError, Severity, SourceRange
 
 SUMMARIES: Final = {
     "ES500": "a file that the spec names is missing",
@@ -58,7 +57,3 @@ def caution(code: str, detail: str, source: SourceRange | None = None) -> Diagno
 def fail(code: str, detail: str, source: SourceRange | None = None) -> EdgespecError:
     """The error to raise."""
     return EdgespecError(problem(code, detail, source))
-
-
-def fail_all(items: Iterable[Diagnostic]) -> EdgespecError:
-    return EdgespecError(Diagnostics(tuple(items)))

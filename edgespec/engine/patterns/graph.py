@@ -95,16 +95,17 @@ def _needed(nodes: Sequence[NodeProto], output: str) -> list[NodeProto]:
         if wanted.isdisjoint(node.output):
             continue
         kept.append(node)
-        wanted.update(_reads(node))
+        wanted.update(reads(node))
     return kept[::-1]
 
 
-def _reads(node: NodeProto) -> set[str]:
+def reads(node: NodeProto) -> set[str]:
+    """What a node reads, the outer values of its inner graphs included."""
     names = set(node.input)
     for attribute in node.attribute:
         for inner in (attribute.g, *attribute.graphs):
             for each in inner.node:
-                names |= _reads(each)
+                names |= reads(each)
             names.update(o.name for o in inner.output)
     return names
 

@@ -23,8 +23,6 @@ LONG: Final = (523, 257, 127, 61, 29, 14)
 PADDED: Final = 3
 """The sample with padding."""
 IDS, MASK, TYPES = "input_ids", "attention_mask", "token_type_ids"
-FOLD_LIMIT: Final = 2**28
-"""Elements: larger constants are not computed at compile time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,10 +110,6 @@ def has(code: int, flag: int) -> bool:
     return bool(flags().get(code, 0) & flag)
 
 
-def is_han(code: int) -> bool:
-    return any(first <= code <= last for first, last in HAN)
-
-
 def decompose(code: int, *, compatibly: bool) -> tuple[int, ...]:
     if HANGUL_FIRST <= code <= HANGUL_LAST:
         lead, rest = divmod(code - HANGUL_FIRST, V_COUNT * T_COUNT)
