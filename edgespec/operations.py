@@ -22,7 +22,7 @@ from edgespec.build.cache import Cache, default_cache_dir
 from edgespec.build.data import read_examples
 from edgespec.build.events import BuildEvent
 from edgespec.build.pipeline import Pipeline
-from edgespec.diagnostics import Diagnostic, Diagnostics, EdgespecError, RefusedError, Severity, error
+from edgespec.diagnostics import Diagnostic, Diagnostics, EdgespecError, RefusedError, error
 from edgespec.measurement import BenchDocument, summarise
 from edgespec.plan import file as plan_file
 from edgespec.plan.budget import Fit
@@ -84,10 +84,23 @@ class Planned:
     account: Account
     live: Live
     stored: State
-    document: dict[str, Any]
+    names: tuple[str, ...]
+    destroy: bool
     warnings: Diagnostics
     fits: tuple[Fit, ...] = ()
     """What is known of each model's needs against its limits."""
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The plan as `--json` prints it and a plan file keeps it; made when asked for: most plans are only shown."""
+        workspace = self.session.workspace
+        return plan_file.to_document(
+            self.plan,
+            project=workspace.project.name,
+            environment=workspace.environment,
+            names=self.names or None,
+            destroy=self.destroy,
+        )
 
     def close(self) -> None:
         """Close the connections that were opened to make the plan."""
@@ -137,14 +150,8 @@ def plan(session: Session, names: tuple[str, ...] = (), *, destroy: bool = False
         ).unwrap()
         on_failure.pop_all()
     made = replace(made, builds={Address(model.TYPE.name, name): f.build for name, f in facts.items()})
-    document = plan_file.to_document(
-        made,
-        project=workspace.project.name,
-        environment=workspace.environment,
-        names=names or None,
-        destroy=destroy,
-    )
-    return Planned(session, made, providers, account, live, state, document, workspace.warnings + warnings, fits)
+    found = workspace.warnings + warnings
+    return Planned(session, made, providers, account, live, state, names, destroy, found, fits)
 
 
 def _fits(
@@ -423,7 +430,3 @@ def _message(answer: Any) -> str:
         return str(answer.json()["error"]["message"])
     except (ValueError, KeyError, TypeError):
         return str(answer.text[:300])
-
-
-def warnings_only(found: Diagnostics) -> Diagnostics:
-    return Diagnostics(tuple(d for d in found if d.severity is Severity.WARNING))

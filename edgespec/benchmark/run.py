@@ -8,10 +8,9 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
-
-import onnxruntime
 
 from edgespec import __version__, assets
 from edgespec.artifact import Manifest
@@ -108,7 +107,7 @@ def measure(bench: Bench) -> BenchDocument:
         interval_us=INTERVAL_US,
         texts=tuple(r.document for r in bench.rows),
         engines=engines,
-        native=Native(version=onnxruntime.__version__, rows=rows) if native is not None else None,
+        native=Native(version=version("onnxruntime"), rows=rows) if native is not None else None,
         left_out=left_out,
     )
 

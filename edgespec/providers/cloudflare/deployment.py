@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
-
-import httpx
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from edgespec.address import Address
 from edgespec.providers.base import Observed, Progress, ProviderError
@@ -15,6 +13,9 @@ from edgespec.providers.cloudflare.account import Account, api_errors
 from edgespec.providers.cloudflare.live import Live
 from edgespec.state.model import ResourceRecord, Status
 from edgespec.values import Inputs, Outputs
+
+if TYPE_CHECKING:
+    import httpx
 
 Infer: TypeAlias = Callable[[Sequence[str]], list[dict[str, Any]]]
 Measure: TypeAlias = Callable[[str, Infer], Mapping[str, float]]
@@ -52,6 +53,8 @@ class DeploymentProvider:
         return None  # a deployment belongs to its Worker, which is found by name
 
     def create(self, address: Address, inputs: Inputs, progress: Progress) -> Outputs:
+        import httpx  # here, since every command loads this module and few ask a Worker
+
         script, version = str(inputs["script"]), str(inputs["version"])
         with httpx.Client(timeout=_CALL_S, trust_env=not self._account.endpoints.is_loopback) as http:
             with api_errors(address, "Reading the workers.dev subdomain"):
@@ -128,6 +131,8 @@ class DeploymentProvider:
 
 def _wait_healthy(http: httpx.Client, url: str, address: Address) -> None:
     """Until `/healthz?load=1` answers 200: the version runs and its weights load."""
+    import httpx
+
     deadline = time.monotonic() + WAIT_S
     while True:
         try:
@@ -144,6 +149,8 @@ def _wait_healthy(http: httpx.Client, url: str, address: Address) -> None:
 
 
 def _infer(http: httpx.Client, url: str, texts: Sequence[str], address: Address) -> list[dict[str, Any]]:
+    import httpx
+
     try:
         answer = http.post(f"{url}infer", json={"texts": list(texts)})
     except httpx.TransportError as e:
