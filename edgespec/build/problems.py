@@ -5,6 +5,7 @@ ES50x sources, ES51x models, ES52x data, ES53x the build itself and its cache.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from edgespec.diagnostics import Diagnostic, EdgespecError, Severity, SourceRange
@@ -12,7 +13,7 @@ from edgespec.diagnostics import Diagnostic, EdgespecError, Severity, SourceRang
 SUMMARIES: Final = {
     "ES500": "a file that the spec names is missing",
     "ES501": "the model source is not understood",
-    "ES502": "the model source is not supported yet",
+    "ES502": "the model cannot be fetched from its hub",
     "ES503": "the model package cannot be installed",
     "ES504": "no model in this place",
     "ES505": "the model has no tokenizer",
@@ -44,6 +45,20 @@ SUMMARIES: Final = {
     "ES540": "the engine edge does not cover the model",
     "ES541": "the quantisation needs the engine edge",
     "ES542": "the engine edge cannot run the model",
+    "ES550": "the training tool failed",
+    "ES551": "the training tool does not take the model",
+    "ES552": "a GPU is needed",
+    "ES553": "not enough memory",
+    "ES554": "the loss is not a number",
+    "ES555": "the tool was killed",
+    "ES556": "the examples cannot be trained on",
+    "ES557": "the options of the training do not fit together",
+    "ES558": "the tool wrote no model",
+    "ES570": "the quantisation's options do not fit together",
+    "ES571": "the quantisation needs calibration data",
+    "ES572": "the method cannot quantise the model",
+    "ES573": "the quantising tool failed",
+    "ES574": "the quantising tool needs a GPU",
     "ES580": "the quality data cannot be measured",
     "ES581": "the model gave answers that cannot be measured",
     "ES582": "nothing to compare with",
@@ -60,6 +75,6 @@ def caution(code: str, detail: str, source: SourceRange | None = None) -> Diagno
     return Diagnostic(Severity.WARNING, code, SUMMARIES[code], detail, source)
 
 
-def fail(code: str, detail: str, source: SourceRange | None = None) -> EdgespecError:
-    """The error to raise."""
-    return EdgespecError(problem(code, detail, source))
+def fail(code: str, detail: str, source: SourceRange | None = None, *, at: tuple[str | int, ...] = ()) -> EdgespecError:
+    """The error to raise; `at` is the field of the spec that it is about."""
+    return EdgespecError(replace(problem(code, detail, source), at=at))
