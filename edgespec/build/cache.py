@@ -1,13 +1,16 @@
 """A folder of results keyed by content: blobs by SHA-256, and for each stage's key the blobs that it gave.
 
     v1/blobs/<2 hex>/<sha256>        bytes
-    v1/stages/<stage>/<key>.json     which blobs, with notes
+    v1/stages/<stage>/<key>.json     which blobs, with notes; its time of change is when it was last used
     v1/stat.json                     what a file's digest was when it looked like this (size, times, inode)
+    v1/locks/                        who is running which stage; all who read share `in-use` (edgespec.build.locks)
     packages/<name>/<version>/       models that came as Python packages
+    hubs/<hub>/<org>/<name>/<commit> models that came from a hub
 
 Everything is written beside its place, flushed to disk and renamed, so a build that is killed leaves nothing half-made
-and two builds at once cannot disturb each other: they write equal bytes under equal names. What is read is verified;
-what is broken is deleted and built again. Deleting the folder is always safe.
+and two builds at once cannot disturb each other: they write equal bytes under equal names, and a stage that another
+build is running is waited for. What is read is verified; what is broken is deleted and built again. Deleting the folder
+while nothing uses it is always safe.
 """
 
 from __future__ import annotations
@@ -21,18 +24,23 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
+from edgespec.build import locks
+from edgespec.build.entries import Blob as Blob
+from edgespec.build.entries import Entry as Entry
+from edgespec.build.entries import decode_entry, encode_entry
 from edgespec.build.problems import fail
-from edgespec.values import canonical_json, digest, sha256_hex
+from edgespec.values import canonical_json, sha256_hex
 
-FORMAT: Final = "edgespec.build-cache/v1"
 RACY_NS: Final = 2 * 10**9
 """A file changed this recently may change again without looking different: its digest is not remembered (as in git)."""
 
 STATS_KEPT: Final = 10_000
 """Beyond so many files, those that are gone are forgotten."""
 TEXT_MARK: Final = "?text"
+WRITING: Final = ".writing-"
+"""What the names of files begin with that are not whole yet."""
 
 
 def default_cache_dir(environ: Mapping[str, str]) -> Path:
@@ -94,20 +102,6 @@ class InputFile:
             f"{self.name} was edited or removed while it was being built. "
             "The result was not kept; run the command again when the file is at rest.",
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Blob:
-    sha256: str
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What a stage gave for a key."""
-
-    outputs: Mapping[str, Blob]
-    notes: Mapping[str, Any]
 
 
 def normalise(data: bytes, *, text: bool) -> bytes:
@@ -179,6 +173,32 @@ class Cache:
                 write_atomically(path, data)
         return blob
 
+    @contextlib.contextmanager
+    def receive(self, blob: Blob) -> Iterator[IO[bytes]]:
+        """A file to write a blob's bytes to as they arrive. It is kept when they are all there and are the right ones;
+        ValueError otherwise."""
+        path = self._blob_path(blob.sha256)
+        with self._writing():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=WRITING)
+        try:
+            with os.fdopen(handle, "w+b") as f:
+                yield f
+                f.flush()
+                f.seek(0)
+                if hashlib.file_digest(f, "sha256").hexdigest() != blob.sha256:
+                    raise ValueError(f"the bytes of {blob.sha256[:12]} are others")
+                os.fsync(f.fileno())
+            with self._writing():
+                Path(temporary).replace(path)
+        finally:
+            with contextlib.suppress(OSError):
+                Path(temporary).unlink()
+        flush_folder(path.parent)
+
+    def holds(self, blob: Blob) -> bool:
+        return self._is_whole(self._blob_path(blob.sha256), blob)
+
     def read(self, blob: Blob) -> bytes | None:
         """The verified bytes; None when they are not there or were damaged, and then deleted."""
         path = self._blob_path(blob.sha256)
@@ -223,37 +243,58 @@ class Cache:
     # --- stages
 
     def entry(self, stage: str, key: str) -> Entry | None:
-        """The stage's result when it and every blob of it are whole; what is broken is dropped."""
+        """The stage's result when it and every blob of it are whole, now the most recently used; what is broken is
+        dropped."""
         path = self._entry_path(stage, key)
         try:
-            data = json.loads(path.read_bytes())
-            body = data["body"]
-            if data["format"] != FORMAT or data["digest"] != digest(body):
-                raise ValueError("damaged")
-            outputs = {k: Blob(v["sha256"], v["size"]) for k, v in body["outputs"].items()}
+            entry = decode_entry(path.read_bytes())
         except OSError:
             return None
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except ValueError:
             self._drop(path)
             return None
-        broken = [b for b in outputs.values() if not self._is_whole(self._blob_path(b.sha256), b)]
+        broken = [b for b in entry.outputs.values() if not self._is_whole(self._blob_path(b.sha256), b)]
         if broken:
             for blob in broken:
                 self._drop(self._blob_path(blob.sha256))
             self._drop(path)
             return None
-        return Entry(outputs, body["notes"])
+        touch(path)
+        return entry
 
     def commit(self, stage: str, key: str, entry: Entry) -> None:
         """Remembers the result; its blobs have been `put` before."""
-        outputs = {k: {"sha256": b.sha256, "size": b.size} for k, b in entry.outputs.items()}
-        body = {"outputs": outputs, "notes": dict(entry.notes)}
-        text = canonical_json({"format": FORMAT, "digest": digest(body), "body": body})
         with self._writing():
-            write_atomically(self._entry_path(stage, key), text.encode())
+            write_atomically(self._entry_path(stage, key), encode_entry(entry))
 
     def _entry_path(self, stage: str, key: str) -> Path:
         return self._home / "stages" / stage / f"{key}.json"
+
+    # --- together with other processes
+
+    @contextlib.contextmanager
+    def claim(self, stage: str, key: str, who: str, waiting: locks.Waiting) -> Iterator[None]:
+        """Held while a stage runs, so that no other build runs it too. Look for the entry again inside of it: whoever
+        was waited for has most likely made it. `who` is what others are told that they wait for."""
+        with self._locked(locks.exclusive(self._home / "locks" / f"{stage}-{key}", who, waiting)):
+            yield
+
+    @contextlib.contextmanager
+    def in_use(self, waiting: locks.Waiting) -> Iterator[None]:
+        """Held while anything reads results: `sweep` removes nothing meanwhile."""
+        with self._locked(locks.shared(self.use_lock, waiting)):
+            yield
+
+    @property
+    def use_lock(self) -> Path:
+        return self._home / "locks" / "in-use"
+
+    @contextlib.contextmanager
+    def _locked(self, lock: contextlib.AbstractContextManager[None]) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            with self._writing():
+                stack.enter_context(lock)
+            yield
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -267,10 +308,16 @@ class Cache:
             ) from None
 
 
+def touch(path: Path) -> None:
+    """Marks as used now; a folder that cannot be written remembers no uses."""
+    with contextlib.suppress(OSError):
+        os.utime(path)
+
+
 def write_atomically(path: Path, data: bytes | memoryview) -> None:
     """The file has either its old or its new content, also after a power cut."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=WRITING)
     try:
         with os.fdopen(handle, "wb") as f:
             f.write(data)
