@@ -42,7 +42,6 @@ SUMMARIES: Final = {
     "ES534": "the artifact cannot be made again",
     "ES535": "a chunk is missing",
     "ES536": "the build cache is in use",
-    "ES536": "the build cache is in use",
     "ES540": "the engine edge does not cover the model",
     "ES541": "the quantisation needs the engine edge",
     "ES542": "the engine edge cannot run the model",
