@@ -47,6 +47,8 @@ class Diagnostic:
     detail: str = ""
     source: SourceRange | None = None
     address: str | None = None
+    at: tuple[str | int, ...] = field(default=(), compare=False)
+    """The field of a spec that it is about, where who found it has no document to point into."""
 
     def __str__(self) -> str:
         place = f"{self.source}: " if self.source else ""

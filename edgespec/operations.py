@@ -47,9 +47,9 @@ from edgespec.resources.facts import BuildFacts, BundleFacts, SpecFacts
 from edgespec.spec.document import Node
 from edgespec.spec.models import EdgeModel, LocalTarget
 from edgespec.spec.validate import place
-from edgespec.state.model import State
+from edgespec.state.model import ResourceRecord, State
 from edgespec.stores.local import LocalStore
-from edgespec.values import UNKNOWN, Value
+from edgespec.values import UNKNOWN, Value, is_known
 from edgespec.workspace import STATE_DIR, Workspace, load_workspace
 
 Say = Callable[[str], None]
@@ -197,7 +197,9 @@ def _facts(
     for spec in session.workspace.specs if specs is None else specs:
         try:
             quality = _quality_digest(session, spec, state, found)
-            facts[spec.name] = SpecFacts(_remembered(pipeline.facts(spec), spec, state), quality)
+            record = state.get(model.address(spec)) if state else None
+            found_facts = pipeline.facts(spec, record.inputs if record else None)
+            facts[spec.name] = SpecFacts(_remembered(found_facts, spec, record), quality)
         except EdgespecError as e:
             found += (_placed(d, session.workspace.nodes[spec.name]) for d in e.diagnostics)
     if Diagnostics(tuple(found)).has_errors:
@@ -209,8 +211,7 @@ def _placed(found: Diagnostic, node: Node) -> Diagnostic:
     """A build's diagnostic at the field that it is about: the build knows the spec's values, not where they stand."""
     if found.source is not None:
         return found
-    path = ("model", "pipeline", 0, "head", "train") if found.code == "ES500" else ("model", "source")
-    return replace(found, source=place(node, path))
+    return replace(found, source=place(node, found.at or ("model", "source")))
 
 
 def _quality_digest(session: Session, spec: EdgeModel, state: State | None, found: list[Diagnostic]) -> str | None:
@@ -231,14 +232,15 @@ def _quality_digest(session: Session, spec: EdgeModel, state: State | None, foun
     return file.sha256
 
 
-def _remembered(facts: BuildFacts, spec: EdgeModel, state: State | None) -> BuildFacts:
-    """A source that is not on this machine is taken to be the one that state knows, when its name is the same: a plan
-    on a machine that builds nothing must not call a model changed only because it cannot look."""
-    record = state.get(model.address(spec)) if state else None
-    if record is None or facts.inputs["source_digest"] is not UNKNOWN or record.inputs["source"] != spec.model.source:
+def _remembered(facts: BuildFacts, spec: EdgeModel, record: ResourceRecord | None) -> BuildFacts:
+    """What this machine cannot know is taken to be what state knows, when the source has the same name: a plan on a
+    machine that builds nothing must not call a model changed only because it cannot look."""
+    if record is None or is_known(dict(facts.inputs)) or record.inputs["source"] != spec.model.source:
         return facts
-    remembered = {name: record.inputs.get(name, UNKNOWN) for name in ("source_digest", "engine")}
-    inputs: dict[str, Value] = {**facts.inputs, **remembered}
+    inputs: dict[str, Value] = {**facts.inputs}
+    for name in ("source_digest", "engine", "tools"):
+        if not is_known(inputs[name]):
+            inputs[name] = record.inputs.get(name, UNKNOWN)
     return replace(facts, inputs=inputs)
 
 

@@ -161,7 +161,7 @@ def build_inputs(world: World, spec: EdgeModel) -> dict[str, Any]:
     return {
         "source": source,
         "source_digest": UNKNOWN if source in world.absent else world.sources.get(source, sha256_hex(source.encode())),
-        "head": None,
+        "pipeline": {},
         "task": spec.task.model_dump(mode="json"),
         "quantization": spec.quantization.method,
         "engine": UNKNOWN if source in world.absent else "onnxruntime",

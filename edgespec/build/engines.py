@@ -9,7 +9,7 @@ from edgespec.build.cache import Entry
 from edgespec.build.problems import fail
 from edgespec.build.stages import export
 from edgespec.build.stages.pack import EDGE, ONNXRUNTIME
-from edgespec.build.stages.stage import Inputs, Result, Run, Stage
+from edgespec.build.stages.stage import Inputs, Job, Result, Stage, Step
 
 _SHOWN: Final = 3
 """Uncovered nodes that a message names."""
@@ -21,11 +21,11 @@ class Choice:
     reason: str
 
 
-def _coverage(run: Run) -> Result:
+def _coverage(job: Job) -> Result:
     """The compiler's own word on a graph that came as ONNX; its program is not kept."""
     from edgespec.engine.compile import compile_graph
 
-    model = export.from_graph(run)
+    model = export.from_graph(job)
     compiled = compile_graph(model, quantization="none")
     return Result({}, {"uncovered": [str(u) for u in compiled.uncovered]})
 
@@ -34,21 +34,21 @@ def _depends(inputs: Inputs) -> Inputs:
     return {**export.depends(inputs), "source_digest": inputs["source_digest"]}
 
 
-COVERAGE: Final = Stage("coverage", 1, (), _depends, _coverage, tools=("onnx",))
+COVERAGE: Final = Stage("coverage", 1, _depends, _coverage, tools=("onnx",))
 
 
-def choose(run: Run, inputs: Inputs) -> Choice:
+def choose(job: Job, inputs: Inputs) -> Choice:
     """The engine of `worker.engine`, `auto` resolved. Raises ES540 where the spec asks for one that cannot do it.
 
     Encoders that edgespec exports itself are covered by construction (tests hold that); a graph that came as ONNX is
     given to the compiler, once for each content of it.
     """
-    spec = run.spec
+    spec = job.spec
     if spec.worker.engine == ONNXRUNTIME:
         return Choice(ONNXRUNTIME, "the spec asks for it")
-    if not run.files.is_onnx:
+    if not job.files.is_onnx:
         return Choice(EDGE, "it covers every operation of the encoder")
-    uncovered = _uncovered(run, inputs)
+    uncovered = _uncovered(job, inputs)
     if not uncovered:
         return Choice(EDGE, "it covers every operation of the graph")
     listed = "; ".join(uncovered[:_SHOWN])
@@ -62,12 +62,12 @@ def choose(run: Run, inputs: Inputs) -> Choice:
     return Choice(ONNXRUNTIME, f"the engine edge does not cover {listed}{more}")
 
 
-def _uncovered(run: Run, inputs: Inputs) -> list[str]:
-    key = COVERAGE.key(inputs, {})
-    entry = run.cache.entry(COVERAGE.name, key)
+def _uncovered(job: Job, inputs: Inputs) -> list[str]:
+    key = Step(COVERAGE.name, COVERAGE, ()).key(inputs, {})
+    entry = job.cache.entry(COVERAGE.name, key)
     if entry is None:
-        entry = Entry({}, COVERAGE.run(run).notes)
-        run.cache.commit(COVERAGE.name, key, entry)
+        entry = Entry({}, COVERAGE.run(job).notes)
+        job.cache.commit(COVERAGE.name, key, entry)
     found: Any = entry.notes["uncovered"]
     return list(found)
 

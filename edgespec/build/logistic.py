@@ -59,7 +59,7 @@ def _loss(problem: Problem, a: Array, w: Array) -> float:
 def fit(problem: Problem) -> tuple[Array, Array]:
     """Kernel [d, k] and bias [k] at the optimum."""
     a, penalty = problem.design, problem.penalty
-    w = np.zeros((a.shape[1], problem.y.shape[1]))
+    w: Array = np.zeros((a.shape[1], problem.y.shape[1]))
     loss = _loss(problem, a, w)
     for _ in range(MAX_STEPS):
         p = _chances(a @ w, independent=problem.independent)

@@ -64,6 +64,10 @@ SUMMARIES: Final = {
     "ES582": "nothing to compare with",
     "ES583": "the quality data was trained on",
     "ES584": "the engine edge cannot be run here",
+    "ES585": "the shared build cache cannot be used",
+    "ES586": "the shared build cache is damaged",
+    "ES587": "the executor cannot be used",
+    "ES588": "a stage died on the executor",
 }
 
 

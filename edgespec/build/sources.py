@@ -1,21 +1,27 @@
-"""Where a model's files are: a Python package, a folder in Hugging Face layout, or an ONNX file with its tokenizer."""
+"""Where a model's files are: a Python package, a hub, a folder in Hugging Face layout, or an ONNX file with its
+tokenizer."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from edgespec.build.cache import Cache, InputFile
+from edgespec.build.cache import Cache, InputFile, touch
+from edgespec.build.events import Progress
+from edgespec.build.hub import download, find_hub, parse_hub
 from edgespec.build.problems import fail
 from edgespec.values import digest
 
-FORMS: Final = "`package:NAME`, `package:NAME==VERSION`, `./directory` in Hugging Face layout, or `./model.onnx`"
+FORMS: Final = (
+    "`package:NAME`, `package:NAME==VERSION`, `hf:ORG/NAME@REVISION`, `ms:ORG/NAME@REVISION`, `./directory` in "
+    "Hugging Face layout, or `./model.onnx`"
+)
 _PACKAGE: Final = re.compile(r"package:([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)(?:==([A-Za-z0-9.!+_-]+))?")
-_HUBS: Final = {"hf": "huggingface-cli download ORG/NAME --local-dir", "ms": "modelscope download ORG/NAME --local_dir"}
 _TOKENIZER_ADVICE: Final = (
     "Write it with transformers: `AutoTokenizer.from_pretrained(DIR, use_fast=True).save_pretrained(DIR)`."
 )
@@ -73,10 +79,14 @@ def parse_package(source: str) -> PackageName | None:
 
 
 def find(source: str, root: Path, cache: Cache) -> ModelFiles | None:
-    """The files; None for a package that is not on this machine yet. Raises EdgespecError for what cannot be right."""
+    """The files; None for a package or a hub's model that is not on this machine yet. Raises EdgespecError for what
+    cannot be right."""
     if package := parse_package(source):
         folder = installed_package(package, cache)
         return in_package(folder, package, cache) if folder else None
+    if name := parse_hub(source):
+        place = find_hub(name, cache, os.environ)
+        return _directory(place, source, cache) if place else None
     path = _local_path(source, root)
     if path.suffix == ".onnx":
         return _onnx(path, source, cache)
@@ -86,20 +96,39 @@ def find(source: str, root: Path, cache: Cache) -> ModelFiles | None:
     return _directory(path, source, cache)
 
 
+def fetch(source: str, root: Path, cache: Cache, progress: Progress) -> ModelFiles:
+    """The files, downloaded into the cache when they are not on this machine. Raises EdgespecError."""
+    files = find(source, root, cache)
+    if files is not None:
+        return files
+    if name := parse_hub(source):
+        return _directory(download(name, cache, progress, os.environ), source, cache)
+    package = parse_package(source)
+    if package is None:
+        raise TypeError("only packages and models of hubs are fetched")
+    from edgespec.build.packages import install  # reads PackageName from here
+
+    return in_package(install(package, cache, progress), package, cache)
+
+
 def _local_path(source: str, root: Path) -> Path:
-    scheme, colon, rest = source.partition(":")
-    if colon and scheme in _HUBS:
-        name = rest.partition("@")[0] or "ORG/NAME"
-        command = _HUBS[scheme].replace("ORG/NAME", name)
-        raise fail(
-            "ES502",
-            f"`source: {source}`: edgespec does not download from a hub yet. Do it yourself, "
-            f"`{command} models/{name.rpartition('/')[2]}`, and write `source: ./models/{name.rpartition('/')[2]}`.",
-        )
     if not source.startswith("./") or ".." in source.split("/") or "\\" in source:
         hint = f" Did you mean `./{source}`?" if (root / source).exists() and not source.startswith(("/", ".")) else ""
         raise fail("ES501", f"`source: {source}` is not {FORMS}, inside the project and without '..'.{hint}")
     return root / source
+
+
+def files_of(files: Mapping[str, InputFile]) -> ModelFiles:
+    """A model's files by their names: of a folder in Hugging Face layout, or of one ONNX file with its tokenizer."""
+    weights = tuple(f for n, f in sorted(files.items()) if n.endswith((".safetensors", ".onnx")))
+    return ModelFiles(
+        weights=weights,
+        tokenizer=files["tokenizer.json"],
+        config=files.get("config.json"),
+        tokenizer_config=files.get("tokenizer_config.json"),
+        modules=files.get("modules.json"),
+        pooling=files.get("1_Pooling/config.json"),
+    )
 
 
 # --- packages
@@ -111,11 +140,12 @@ def installed_package(package: PackageName, cache: Cache) -> Path | None:
     if spec and spec.submodule_search_locations and _version_fits(package):
         return Path(next(iter(spec.submodule_search_locations)))
     shelf = cache.root / "packages" / package.key
-    if package.version:
-        exact = shelf / package.version
-        return exact if exact.is_dir() else None
     versions = [p for p in shelf.glob("*") if p.is_dir() and not p.name.startswith(".")] if shelf.is_dir() else []
-    return max(versions, key=_version_order, default=None)
+    fitting = [p for p in versions if package.version in (None, p.name)]
+    found = max(fitting, key=_version_order, default=None)
+    if found is not None:
+        touch(found)
+    return found
 
 
 def _version_fits(package: PackageName) -> bool:

@@ -12,10 +12,12 @@ from edgespec.values import Value
 @dataclass(frozen=True, slots=True)
 class StageFacts:
     name: str
-    """fetch, export, head, compile or quantize, pack."""
+    """fetch, the stages of the pipeline, export, compile or quantize, pack."""
     key: str | None
     """Cache key, SHA-256 in hex; None when an input is not on this machine yet."""
     cached: bool
+    why: str = ""
+    """What of its inputs differs from the deployed artifact's: `epochs changed`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from urllib.parse import urlsplit
 
 from edgespec import limits
 from edgespec.diagnostics import Diagnostic, error, warning
+from edgespec.spec.check_pipeline import check_pipeline, check_quantization
 from edgespec.spec.document import Node
-from edgespec.spec.models import CloudflareTarget, EdgeModel, Project, TextClassification, metrics_of
+from edgespec.spec.models import CloudflareTarget, EdgeModel, Project, metrics_of
 from edgespec.spec.units import format_size
 from edgespec.spec.validate import Path, key_place, locate, place, suggest
 
@@ -46,8 +47,9 @@ def _is_safe(url: str) -> bool:
 
 def check_spec(spec: EdgeModel, node: Node, project: Project) -> list[Diagnostic]:
     """Every broken rule of one spec."""
-    rules = (_names, _source, _pipeline, _quantization, _regions, _cache, _quality, _plan)
-    return [d for rule in rules for d in rule(spec, node, project)]
+    rules = (_names, _source, _regions, _cache, _quality, _plan)
+    found = [d for rule in rules for d in rule(spec, node, project)]
+    return [*found, *check_pipeline(spec, node), *check_quantization(spec, node)]
 
 
 def _names(spec: EdgeModel, node: Node, project: Project) -> Iterator[Diagnostic]:
@@ -78,29 +80,6 @@ def _source(spec: EdgeModel, node: Node, project: Project) -> Iterator[Diagnosti
         yield error("ES142", "Not a model source", detail, source=where)
     elif ".." in source.split("/"):
         yield error("ES142", "Not a model source", "The path must stay inside the project.", source=where)
-
-
-def _pipeline(spec: EdgeModel, node: Node, project: Project) -> Iterator[Diagnostic]:
-    heads = [i for i, stage in enumerate(spec.model.pipeline) if stage.head]
-    if len(heads) > 1:
-        detail = "A model has one head; remove the others."
-        yield error("ES143", "More than one head", detail, source=place(node, ("model", "pipeline", heads[1])))
-    if heads and not isinstance(spec.task, TextClassification):
-        detail = f"A head gives labels; the task {spec.task.type} has none. Remove the stage."
-        yield error("ES144", "A head without labels", detail, source=place(node, ("model", "pipeline", heads[0])))
-
-
-def _quantization(spec: EdgeModel, node: Node, project: Project) -> Iterator[Diagnostic]:
-    method = spec.quantization.method
-    if spec.worker.engine == "onnxruntime" and method not in ("none", "int8"):
-        detail = f"`{method}` needs the engine edge: onnxruntime runs none and int8. Set `worker: {{engine: auto}}`."
-        yield error("ES157", "The engine cannot run this", detail, source=place(node, ("quantization", "method")))
-    written = node.child("quantization")
-    if method != "int4" and written is not None and written.child("group_size") is not None:
-        detail = f"`group_size` belongs to int4; `{method}` has one scale for each row of weights. Remove it."
-        yield error(
-            "ES158", "An option of another method", detail, source=key_place(node, ("quantization", "group_size"))
-        )
 
 
 def _regions(spec: EdgeModel, node: Node, project: Project) -> Iterator[Diagnostic]:

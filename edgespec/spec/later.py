@@ -6,11 +6,6 @@ from typing import Final
 
 _LATER: Final[dict[str, dict[str, str]]] = {
     "EdgeModel": {
-        "model.pipeline.*.finetune": "fine-tuning",
-        "model.pipeline.*.distill": "distillation",
-        "model.pipeline.*.prune": "pruning",
-        "quantization.bits": "quantisation by bits",
-        "quantization.calibration": "calibrated quantisation",
         "regions.shards.*.model": "a variant of the model for one shard",
         "regions.shards.*.match.languages": "choosing a shard by language",
         "cache.weights.edge": "the Cache API tier",
@@ -37,7 +32,6 @@ _LATER: Final[dict[str, dict[str, str]]] = {
 
 _LATER_VALUES: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "EdgeModel": {
-        "quantization.method": ("gptq", "awq", "bnb"),
         "cache.weights.tiers.*": ("edge",),
         "task.type": ("token-classification",),
     },

@@ -6,31 +6,27 @@ seconds and sizes are bytes once here. Only fields whose behaviour exists are de
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, field_validator
+from pydantic import AfterValidator, Field, StringConstraints
 
 from edgespec import limits
 from edgespec.spec.codes import COUNTRIES
+from edgespec.spec.pipeline import HeadStage, Quantization, Stage
+from edgespec.spec.types import (
+    ACCOUNT,
+    EnvironmentName,
+    Label,
+    Name,
+    ProjectName,
+    RelativePath,
+    ShardName,
+    Strict,
+    unique,
+)
 from edgespec.spec.units import Duration, Size
 
 API_VERSION: Final = "edgespec/v1"
-
-_NAME: Final = r"^[a-z]([a-z0-9-]*[a-z0-9])?$"
-_ENVIRONMENT: Final = r"^[a-z][a-z0-9]*$"
-_ACCOUNT: Final = r"^[0-9a-f]{32}$"
-PATTERNS: Final = {
-    _NAME: "must be lower-case letters, digits and hyphens, starting with a letter and not ending with a hyphen",
-    _ENVIRONMENT: "must be lower-case letters and digits, starting with a letter",
-    _ACCOUNT: "must be an account id: 32 lower-case hexadecimal digits",
-}
-"""What each pattern means, for people."""
-Name = Annotated[str, StringConstraints(pattern=_NAME, min_length=1, max_length=40)]
-ProjectName = Annotated[str, StringConstraints(pattern=_NAME, min_length=1, max_length=24)]
-EnvironmentName = Annotated[str, StringConstraints(pattern=_ENVIRONMENT, min_length=1, max_length=16)]
-ShardName = Annotated[str, StringConstraints(pattern=_NAME, min_length=1, max_length=20)]
-Label = Annotated[str, StringConstraints(min_length=1, max_length=64, strip_whitespace=True)]
 
 
 def _known_country(code: str) -> str:
@@ -41,28 +37,8 @@ def _known_country(code: str) -> str:
     return code
 
 
-def _unique(values: tuple[str, ...]) -> tuple[str, ...]:
-    twice = sorted({v for v in values if values.count(v) > 1})
-    if twice:
-        raise ValueError(f"listed more than once: {', '.join(twice)}")
-    return values
-
-
-def _relative(path: str) -> str:
-    if path.startswith("/") or re.match(r"^[A-Za-z]:", path) or ".." in path.split("/"):
-        raise ValueError("must be a path inside the project, relative to edgespec.yaml, without '..'")
-    return path
-
-
 Country = Annotated[str, AfterValidator(_known_country)]
 Continent = Literal["AF", "AN", "AS", "EU", "NA", "OC", "SA"]
-RelativePath = Annotated[str, StringConstraints(min_length=1), AfterValidator(_relative)]
-
-
-class Strict(BaseModel):
-    """Unknown keys are errors; values do not change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
 
 # --- EdgeModel -------------------------------------------------------------------------------------------------------
@@ -73,22 +49,6 @@ class Metadata(Strict):
     labels: dict[str, str] = Field(default_factory=dict)
 
 
-class HeadStage(Strict):
-    """A linear classifier fitted on the frozen embeddings of a labelled JSONL file."""
-
-    train: RelativePath
-    """JSON Lines: `{"text": ..., "label": ...}`, or `"labels": [...]` for a multi-label task."""
-    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
-    l2: Annotated[float, Field(gt=0, le=1000)] = 1.0
-    """Strength of the L2 penalty (scikit-learn's 1/C)."""
-
-
-class Stage(Strict):
-    """One stage of the pipeline, written as a mapping with one key."""
-
-    head: HeadStage
-
-
 class Model(Strict):
     source: Annotated[str, StringConstraints(min_length=1)]
     """`package:NAME`, `./directory` in Hugging Face layout, or `./model.onnx` with its tokenizer beside it."""
@@ -97,7 +57,7 @@ class Model(Strict):
 
 class TextClassification(Strict):
     type: Literal["text-classification"]
-    labels: Annotated[tuple[Label, ...], Field(min_length=2, max_length=1000), AfterValidator(_unique)]
+    labels: Annotated[tuple[Label, ...], Field(min_length=2, max_length=1000), AfterValidator(unique)]
     multi_label: bool = False
     threshold: Annotated[float, Field(gt=0, lt=1)] = 0.5
     """Multi-label only: a label is given when its probability reaches this."""
@@ -123,21 +83,9 @@ class Embedding(Strict):
 Task = Annotated[TextClassification | KeywordExtraction | Embedding, Field(discriminator="type")]
 
 
-class Quantization(Strict):
-    method: Literal["none", "fp16", "int8", "int4"] = "int8"
-    """fp16 and int4 are the engine edge's; onnxruntime runs none and int8."""
-    group_size: Literal[32, 64, 128] = 32
-    """int4 only: how many weights of a row share a scale."""
-
-    @field_validator("group_size", mode="before")
-    @classmethod
-    def _number(cls, value: object) -> object:
-        return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
-
-
 class Match(Strict):
-    continents: Annotated[tuple[Continent, ...], AfterValidator(_unique)] = ()
-    countries: Annotated[tuple[Country, ...], AfterValidator(_unique)] = ()
+    continents: Annotated[tuple[Continent, ...], AfterValidator(unique)] = ()
+    countries: Annotated[tuple[Country, ...], AfterValidator(unique)] = ()
 
 
 class Shard(Strict):
@@ -169,12 +117,12 @@ class KvTier(Strict):
     chunk: Annotated[Size, Field(ge=limits.CHUNK_MIN, le=limits.KV_VALUE)] = 8 * limits.MIB
     ttl: Annotated[Duration, Field(ge=limits.KV_TTL_MIN)] = 7 * 86400
     cache_ttl: Annotated[Duration, Field(ge=limits.KV_CACHE_TTL_MIN)] = 3600
-    pin: Annotated[tuple[Literal["tokenizer", "model"], ...], AfterValidator(_unique)] = ()
+    pin: Annotated[tuple[Literal["tokenizer", "model"], ...], AfterValidator(unique)] = ()
     """Files written to KV at apply, without expiry, before the Worker goes live."""
 
 
 class WeightsCache(Strict):
-    tiers: Annotated[tuple[Literal["memory", "kv"], ...], AfterValidator(_unique)] = ("memory", "kv")
+    tiers: Annotated[tuple[Literal["memory", "kv"], ...], AfterValidator(unique)] = ("memory", "kv")
     kv: KvTier = KvTier()
     memory: Annotated[Size, Field(le=96 * limits.MIB)] = 64 * limits.MIB
 
@@ -239,7 +187,8 @@ class EdgeModel(Strict):
 
     @property
     def head(self) -> HeadStage | None:
-        return next((s.head for s in self.model.pipeline), None)
+        """The classifier that the pipeline ends in, where it fits one."""
+        return self.model.pipeline[-1].head if self.model.pipeline else None
 
 
 # --- Project ---------------------------------------------------------------------------------------------------------
@@ -257,7 +206,7 @@ class CloudflareTarget(Strict):
     """A Cloudflare account. The API token is read from CLOUDFLARE_API_TOKEN when it is needed, never from here."""
 
     type: Literal["cloudflare"]
-    account: Annotated[str, StringConstraints(pattern=_ACCOUNT)]
+    account: Annotated[str, StringConstraints(pattern=ACCOUNT)]
     api_base_url: str = "https://api.cloudflare.com/client/v4"
     s3_base_url: str | None = None
     """Only for a stand-in of R2; the real endpoints follow from the account and the jurisdiction."""

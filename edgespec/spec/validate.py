@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 from edgespec.diagnostics import Checked, Diagnostic, Diagnostics, SourceRange, error
 from edgespec.spec.document import Node
 from edgespec.spec.later import is_later_value, later_field
-from edgespec.spec.models import PATTERNS
+from edgespec.spec.types import PATTERNS
 from edgespec.spec.units import format_size
 
 M = TypeVar("M", bound=BaseModel)
@@ -81,6 +81,12 @@ def key_place(node: Node, path: Path) -> SourceRange:
     return parent.keys.get(str(path[-1]), parent.where) if parent.kind == "map" else place(node, path)
 
 
+def listed(words: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    *others, last = words
+    return f"{', '.join(others)} and {last}" if others else last
+
+
 def suggest(word: str, known: Iterable[str]) -> str:
     """` Did you mean ...?` or nothing."""
     folded = {k.casefold(): k for k in sorted(known)}
@@ -99,24 +105,24 @@ def _diagnostic(model: type[BaseModel], root: Node, kind: str, e: ErrorDetails) 
         return _unknown_key(model, root, kind, path, name)
     if type_ in ("missing", "union_tag_not_found"):
         field = name if type_ == "missing" else str(e.get("ctx", {}).get("discriminator", "type")).strip("'")
-        owner = f"`{_dotted(path)}`" if path else f"The {kind} document"
+        owner = f"`{dotted(path)}`" if path else f"The {kind} document"
         where = key_place(root, path) if path and isinstance(path[-1], str) else node.where
         return error("ES111", "Missing field", f"{owner} needs `{field}`.", source=where)
     if about_key:
-        detail = f"`{_dotted(path)}`: the name {_sentence(e)}."
+        detail = f"`{dotted(path)}`: the name {_sentence(e)}."
         return error("ES113", "Not a valid name", detail, source=key_place(root, path))
     if type_ == "union_tag_invalid":
         path = (*path, "type")
         node, path = locate(root, path)
     if node.kind == "scalar" and node.value is None:
         where = key_place(root, path) if path and isinstance(path[-1], str) else node.where
-        return error("ES114", "No value", f"`{_dotted(path)}` is empty: give it a value or remove it.", source=where)
+        return error("ES114", "No value", f"`{dotted(path)}` is empty: give it a value or remove it.", source=where)
     if is_later_value(kind, path, node.value):
-        detail = f"`{_dotted(path)}: {node.shown}` is part of the language, but this version cannot do it yet."
+        detail = f"`{dotted(path)}: {node.shown}` is part of the language, but this version cannot do it yet."
         return error("ES115", "Not supported yet", f"{detail} It accepts {_expected(e)}.", source=node.where)
     sentence = _sentence(e, node)
     stop = "" if sentence.endswith("?") else "."
-    detail = f"`{_dotted(path)}`: {sentence}{stop}{_near(e, node)}"
+    detail = f"`{dotted(path)}`: {sentence}{stop}{_near(e, node)}"
     return error("ES112", "Wrong value", detail, source=node.where)
 
 
@@ -124,7 +130,7 @@ def _unknown_key(model: type[BaseModel], root: Node, kind: str, path: Path, name
     where = key_place(root, path)
     what = later_field(kind, path)
     if what is not None:
-        detail = f"`{_dotted(path)}`: this version of edgespec has no {what}; remove the field."
+        detail = f"`{dotted(path)}`: this version of edgespec has no {what}; remove the field."
         return error("ES115", "Not supported yet", detail, source=where)
     known = _fields_at(model, root, path[:-1])
     listed = f" Known here: {', '.join(sorted(known))}." if known else ""
@@ -133,10 +139,11 @@ def _unknown_key(model: type[BaseModel], root: Node, kind: str, path: Path, name
 
 
 def _inside(path: Path) -> str:
-    return f" of `{_dotted(path[:-1])}`" if len(path) > 1 else " of the document"
+    return f" of `{dotted(path[:-1])}`" if len(path) > 1 else " of the document"
 
 
-def _dotted(path: Path) -> str:
+def dotted(path: Path) -> str:
+    """`model.pipeline[0].head`."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from edgespec.build.problems import fail
 from edgespec.build.stages.joined import joined
-from edgespec.build.stages.stage import Inputs, Result, Run, Stage
+from edgespec.build.stages.stage import Inputs, Job, Result, Stage
 from edgespec.engine.format import VERSION
 
 
-def _run(run: Run) -> Result:
+def _run(job: Job) -> Result:
     from edgespec.engine.compile import compile_graph
 
-    quantization = run.spec.quantization
-    run.say("compile", f"writing the program, weights in {quantization.method}")
-    model = joined(run, "export")
-    compiled = compile_graph(model, quantization=quantization.method, group=quantization.group_size)
+    quantization = job.spec.quantization
+    job.say(f"writing the program, weights in {quantization.method}")
+    model = joined(job, "export")
+    compiled = compile_graph(model, quantization=quantization.rounding, group=quantization.group_size)
     if compiled.program is None:
         listed = "; ".join(str(u) for u in compiled.uncovered)
-        raise fail("ES542", f"{run.spec.name}: the engine edge has nothing for {listed}. This is a bug in edgespec; "
+        raise fail("ES542", f"{job.spec.name}: the engine edge has nothing for {listed}. This is a bug in edgespec; "
                    "until it is mended, use `worker: {engine: onnxruntime}`.")  # fmt: skip
-    return Result({"model.edge": compiled.program.encode()}, run.notes("export"))
+    return Result({"model.edge": compiled.program.encode()}, job.notes("export"))
 
 
 def _depends(inputs: Inputs) -> Inputs:
     return {"quantization": inputs["quantization"], "program_format": VERSION}
 
 
-STAGE = Stage("compile", 2, ("export", "head"), _depends, _run, tools=("numpy", "onnx"))
+STAGE = Stage("compile", 2, _depends, _run, tools=("numpy", "onnx"))

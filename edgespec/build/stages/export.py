@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from edgespec.build.cache import InputFile
 from edgespec.build.problems import fail
 from edgespec.build.sources import ModelFiles
-from edgespec.build.stages.stage import Inputs, Result, Run, Stage, part
+from edgespec.build.stages.stage import Inputs, Job, Result, Stage, fits_head, part
 from edgespec.spec.models import EdgeModel, TextClassification
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def wants_classifier(spec: EdgeModel) -> bool:
 
 def depends(inputs: Inputs) -> Inputs:
     task = part(inputs, "task")
-    if task["type"] == "text-classification" and inputs["head"] is None:
+    if task["type"] == "text-classification" and not fits_head(inputs):
         return {"output": "logits", "labels": task["labels"]}
     return {"output": "embedding"}
 
@@ -87,25 +87,29 @@ def label_order(own: Sequence[str] | None, wanted: Sequence[str], source: str) -
     return order
 
 
-def _read_config(run: Run) -> Config:
+def _read_config(job: Job) -> Config:
     from edgespec.build.onnx_bert import read_config
 
-    source = run.spec.model.source
-    if run.files.config is None:
+    source = job.spec.model.source
+    if job.files.config is None:
         raise fail("ES504", f"{source} has no config.json.")
-    return read_config(read_json(run.files.config, source), f"config.json of {source}")
+    return read_config(read_json(job.files.config, source), f"config.json of {source}")
 
 
-def _check(run: Run) -> None:
-    spec, source = run.spec, run.spec.model.source
-    pooling_of(run.files, source)
-    if run.files.is_onnx:
+def _check(job: Job) -> None:
+    spec, source = job.spec, job.spec.model.source
+    if _is_static(job):
+        if wants_classifier(spec):
+            raise no_classifier(source)
         return
-    config = _read_config(run)
+    pooling_of(job.files, source)
+    if job.files.is_onnx:
+        return
+    config = _read_config(job)
     if wants_classifier(spec):
         if config.labels is None:
             raise no_classifier(source)
-        label_order(config.labels, run.classification.labels, source)
+        label_order(config.labels, job.task.labels, source)
     if spec.task.max_tokens > config.positions:
         raise fail(
             "ES515",
@@ -123,19 +127,19 @@ def no_classifier(source: str) -> Exception:
     )
 
 
-def from_graph(run: Run) -> ModelProto:
+def from_graph(job: Job) -> ModelProto:
     from edgespec.build import onnx_import
 
-    source, tokenizer = run.spec.model.source, run.files.tokenizer.read()
-    model = onnx_import.read_graph(run.files.weights[0].read(), source)
-    if not wants_classifier(run.spec):
-        model = onnx_import.to_embedding(model, pooling_of(run.files, source), source)
+    source, tokenizer = job.spec.model.source, job.files.tokenizer.read()
+    model = onnx_import.read_graph(job.files.weights[0].read(), source)
+    if not wants_classifier(job.spec):
+        model = onnx_import.to_embedding(model, pooling_of(job.files, source), source)
         onnx_import.set_columns(model, onnx_import.count_columns(model, tokenizer, source))
         return model
     if onnx_import.logits_of(model) is None:
         raise no_classifier(source)
-    wanted = run.classification.labels
-    own = onnx_import.label_names(run.files.config.read() if run.files.config else None)
+    wanted = job.task.labels
+    own = onnx_import.label_names(job.files.config.read() if job.files.config else None)
     model = onnx_import.to_logits(model, label_order(own, wanted, source))
     columns = onnx_import.count_columns(model, tokenizer, source)
     if columns != len(wanted):
@@ -144,31 +148,44 @@ def from_graph(run: Run) -> ModelProto:
     return model
 
 
-def _from_weights(run: Run, config: Config) -> ModelProto:
+def _is_static(job: Job) -> bool:
+    """Whether it is a folder of model2vec."""
+    from edgespec.build.onnx_model2vec import is_static
+
+    config = None if job.files.is_onnx else job.files.config
+    return config is not None and is_static(read_json(config, job.spec.model.source))
+
+
+def _from_weights(job: Job) -> ModelProto:
     from edgespec.build.onnx_bert import export_classifier, export_embedding
+    from edgespec.build.onnx_model2vec import export_static, read_static
     from edgespec.build.weights import BrokenWeightsError, Tensors
 
-    source = run.spec.model.source
-    where = f"{', '.join(f.name for f in run.files.weights)} of {source}"
+    source = job.spec.model.source
+    where = f"{', '.join(f.name for f in job.files.weights)} of {source}"
     try:
-        tensors = Tensors(*(f.read() for f in run.files.weights))
+        tensors = Tensors(*(f.read() for f in job.files.weights))
     except BrokenWeightsError as why:
         raise fail("ES511", f"{where}: {why}.") from None
-    if wants_classifier(run.spec):
-        order = label_order(config.labels, run.classification.labels, source)
+    if job.files.config is not None and _is_static(job):
+        own = read_json(job.files.config, source)
+        return export_static(read_static(own, tensors, job.files.tokenizer.read(), where))
+    config = _read_config(job)
+    if wants_classifier(job.spec):
+        order = label_order(config.labels, job.task.labels, source)
         model = export_classifier(config, tensors, order, where)
     else:
-        model = export_embedding(config, tensors, pooling_of(run.files, source), where)
-    _check_vocabulary(run, model, source)
+        model = export_embedding(config, tensors, pooling_of(job.files, source), where)
+    _check_vocabulary(job, model, source)
     return model
 
 
-def _check_vocabulary(run: Run, model: ModelProto, source: str) -> None:
+def _check_vocabulary(job: Job, model: ModelProto, source: str) -> None:
     from edgespec.build.embed import read_tokenizer
     from edgespec.build.graph import initializers
 
     rows = int(initializers(model.graph)["embeddings.words.table"].dims[0])
-    highest = max(read_tokenizer(run.files.tokenizer.read(), None).get_vocab().values(), default=0)
+    highest = max(read_tokenizer(job.files.tokenizer.read(), None).get_vocab().values(), default=0)
     if highest >= rows:
         raise fail(
             "ES506",
@@ -177,12 +194,12 @@ def _check_vocabulary(run: Run, model: ModelProto, source: str) -> None:
         )
 
 
-def _run(run: Run) -> Result:
+def _run(job: Job) -> Result:
     from edgespec.build.graph import PROTOBUF_LIMIT, columns, encode
 
-    source = run.spec.model.source
-    run.say("export", f"writing {source} as ONNX")
-    model = from_graph(run) if run.files.is_onnx else _from_weights(run, _read_config(run))
+    source = job.spec.model.source
+    job.say(f"writing {source} as ONNX")
+    model = from_graph(job) if job.files.is_onnx else _from_weights(job)
     if model.ByteSize() > PROTOBUF_LIMIT:
         raise fail("ES516", f"{source} takes {model.ByteSize()} bytes in float32; ONNX files end at 2 GiB.")
     notes = {
@@ -193,4 +210,4 @@ def _run(run: Run) -> Result:
     return Result({"model.onnx": encode(model)}, notes)
 
 
-STAGE = Stage("export", 1, ("fetch",), depends, _run, _check, ("onnx",))
+STAGE = Stage("export", 1, depends, _run, _check, tools=("onnx",))

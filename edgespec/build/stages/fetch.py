@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from edgespec.build.stages.stage import Result, Run, Stage
+from edgespec.build.stages.stage import Job, Result, Stage
 
 
-def _run(run: Run) -> Result:
-    return Result({}, {"files": {f.name: f.sha256 for f in run.files.all}})
+def _run(job: Job) -> Result:
+    return Result({}, {"files": {f.name: f.sha256 for f in job.files.all}})
 
 
-STAGE = Stage("fetch", 1, (), lambda inputs: {"source_digest": inputs["source_digest"]}, _run)
+STAGE = Stage("fetch", 1, lambda inputs: {"source_digest": inputs["source_digest"]}, _run)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from edgespec.artifact import Chunk, FileEntry, Manifest, ModelInfo, split
 from edgespec.build.problems import fail
 from edgespec.build.stages.joined import joined
-from edgespec.build.stages.stage import Inputs, Result, Run, Stage
+from edgespec.build.stages.stage import Inputs, Job, Result, Stage
 from edgespec.engine.tokenizer import layout
 from edgespec.values import canonical_json, sha256_hex
 
@@ -53,35 +53,35 @@ def _token(value: Any) -> Any:
     return value["content"] if isinstance(value, dict) and "content" in value else value
 
 
-def _model(run: Run, engine: str) -> tuple[str, bytes]:
+def _model(job: Job, engine: str) -> tuple[str, bytes]:
     """The model's file: a program for the engine edge, an ONNX graph for onnxruntime."""
     if engine == EDGE:
-        return "model.edge", run.output("compile", "model.edge")
-    if "head" not in run.entries:
-        return "model.onnx", run.output("quantize", "model.onnx")
+        return "model.edge", job.output("compile", "model.edge")
+    if "head" not in job.entries:
+        return "model.onnx", job.output("quantize", "model.onnx")
     from edgespec.build.graph import encode
 
-    return "model.onnx", encode(joined(run, "quantize"))
+    return "model.onnx", encode(joined(job, "quantize"))
 
 
-def _tokenizer(run: Run, tokenizer: bytes) -> dict[str, bytes]:
+def _tokenizer(job: Job, tokenizer: bytes) -> dict[str, bytes]:
     """Tables that the Worker reads in place, or the JSON files where no tables can stand for them."""
     from edgespec.engine.tokenizer_tables import FILE, compile_tokenizer
 
-    config = run.files.tokenizer_config
+    config = job.files.tokenizer_config
     packed = pack_tokenizer_config(config.read() if config else None)
     compiled = compile_tokenizer(json.loads(tokenizer))
     if compiled.data is not None:
         return {FILE: compiled.data}
-    run.say("pack", f"the tokenizer stays JSON: no tables for {', '.join(compiled.uncovered)}")
+    job.say(f"the tokenizer stays JSON: no tables for {', '.join(compiled.uncovered)}")
     return {"tokenizer.json": tokenizer, "tokenizer_config.json": packed}
 
 
-def _check(run: Run, engine: str, tokenizer: bytes, model: bytes) -> None:
+def _check(job: Job, engine: str, tokenizer: bytes, model: bytes) -> None:
     """Loads both and runs one text through them: what cannot work here cannot work in a Worker."""
     from edgespec.build.embed import TextEncoder, read_tokenizer
 
-    reader = read_tokenizer(tokenizer, run.spec.task.max_tokens)
+    reader = read_tokenizer(tokenizer, job.spec.task.max_tokens)
     if engine == EDGE:
         from edgespec.engine import reference
 
@@ -89,34 +89,34 @@ def _check(run: Run, engine: str, tokenizer: bytes, model: bytes) -> None:
     else:
         out = TextEncoder(model, reader).run("edgespec")
     if out.ndim != 1:
-        source = run.spec.model.source
+        source = job.spec.model.source
         raise fail("ES514", f"the model of {source} gives {out.ndim + 1} dimensions, not [batch, columns].")
 
 
-def _run(run: Run) -> Result:
-    engine = EDGE if "compile" in run.entries else ONNXRUNTIME
-    name, model = _model(run, engine)
-    tokenizer = pack_tokenizer(run.files.tokenizer.read())
-    _check(run, engine, tokenizer, model)
-    files = {name: model, **_tokenizer(run, tokenizer)}
+def _run(job: Job) -> Result:
+    engine = EDGE if "compile" in job.entries else ONNXRUNTIME
+    name, model = _model(job, engine)
+    tokenizer = pack_tokenizer(job.files.tokenizer.read())
+    _check(job, engine, tokenizer, model)
+    files = {name: model, **_tokenizer(job, tokenizer)}
     outputs: dict[str, bytes | memoryview] = {}
     entries = {}
     for name, data in files.items():
-        pieces = split(data, run.spec.cache.weights.kv.chunk)
+        pieces = split(data, job.spec.cache.weights.kv.chunk)
         chunks = tuple(Chunk(sha256_hex(bytes(p)), len(p)) for p in pieces)
         outputs |= {f"chunk/{c.sha256}": p for c, p in zip(chunks, pieces, strict=True)}
         entries[name] = FileEntry(sha256_hex(data), len(data), chunks)
-    notes = run.notes("compile" if engine == EDGE else "quantize")
-    task = run.spec.task.model_dump(mode="json")
+    notes = job.notes("compile" if engine == EDGE else "quantize")
+    task = job.spec.task.model_dump(mode="json")
     info = ModelInfo(
         inputs=tuple(notes["inputs"]),
-        output="logits" if "head" in run.entries else notes["output"],
-        dimensions=run.notes("head")["shape"][1] if "head" in run.entries else notes["columns"],
-        quantization=run.spec.quantization.method,
+        output="logits" if "head" in job.entries else notes["output"],
+        dimensions=job.notes("head")["shape"][1] if "head" in job.entries else notes["columns"],
+        quantization=job.spec.quantization.method,
     )
     manifest = Manifest(engine, task, info, entries)
-    run.say("pack", f"{manifest.digest[:12]}: {manifest.size} bytes in {len(manifest.chunks)} chunks")
+    job.say(f"{manifest.digest[:12]}: {manifest.size} bytes in {len(manifest.chunks)} chunks")
     return Result({"manifest.json": manifest.encode(), **outputs})
 
 
-STAGE = Stage("pack", 3, ("quantize", "compile", "head"), _depends, _run, tools=("onnx",))
+STAGE = Stage("pack", 3, _depends, _run, tools=("onnx",))

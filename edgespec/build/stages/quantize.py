@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from edgespec.build.stages.stage import Inputs, Result, Run, Stage
+from edgespec.build.stages.stage import Inputs, Job, Result, Stage
 
 
-def _run(run: Run) -> Result:
-    raw = run.output("export", "model.onnx")
-    notes = run.notes("export")
-    if run.spec.quantization.method == "none":
+def _run(job: Job) -> Result:
+    raw = job.output("export", "model.onnx")
+    notes = job.notes("export")
+    if job.spec.quantization.method == "none":
         return Result({"model.onnx": raw}, notes)
     import onnx
 
@@ -17,9 +17,9 @@ def _run(run: Run) -> Result:
 
     model = onnx.load_from_string(raw)
     if is_quantised(model):
-        run.say("quantize", "the model is quantised already; it is taken as it is")
+        job.say("the model is quantised already; it is taken as it is")
         return Result({"model.onnx": raw}, notes)
-    run.say("quantize", "int8, one scale a column of each matrix and a row of each table")
+    job.say("int8, one scale a column of each matrix and a row of each table")
     return Result({"model.onnx": encode(to_int8(model))}, notes)
 
 
@@ -27,4 +27,4 @@ def _depends(inputs: Inputs) -> Inputs:
     return {"method": inputs["quantization"]}
 
 
-STAGE = Stage("quantize", 1, ("export",), _depends, _run, tools=("numpy", "onnx", "onnxruntime"))
+STAGE = Stage("quantize", 1, _depends, _run, tools=("numpy", "onnx", "onnxruntime"))

@@ -47,7 +47,7 @@ def dense(table: Matrix) -> Array:
 
 def _added(r: Recogniser, region: Region) -> list[Array] | None:
     """What is added to each token, in each sample."""
-    added = []
+    added: list[Array] = []
     for sample in range(r.facts.samples.count):
         value = region.compute(np.zeros(region.shape(sample)), sample)
         if value is None:

@@ -27,8 +27,8 @@ def _rows(weight: Array, group: int) -> tuple[Array, Array]:
     blocks = np.pad(weight, ((0, 0), (0, groups * group - columns))).reshape(rows, groups, group).astype(np.float32)
     low, high = blocks.min(2), blocks.max(2)
     extreme, largest = np.where(high > -low, high, low), np.maximum(high, -low)
-    best = np.full((rows, groups), np.inf, np.float32)
-    scales = np.zeros((rows, groups), np.float16)
+    best: Array = np.full((rows, groups), np.inf, np.float32)
+    scales: Array = np.zeros((rows, groups), np.float16)
     for shrink in SHRINKS:
         # -8 .. 7: the extreme at -8 exactly, or both ends alike
         for candidate in (extreme * np.float32(shrink / -8), largest * np.float32(shrink / 7.5)):
