@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 TIMEOUT: Final = 120.0
 """Seconds for one API call; uploads of a few MB over a slow line fit."""
+CONNECT_TIMEOUT: Final = 15.0
+"""Seconds until an address counts as one that does not answer."""
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 _MAYBE_DONE: Final = frozenset({408, 409, 425, 429})
 """Client errors after which the object may have changed, or that say nothing about it."""
@@ -112,6 +114,7 @@ class Account:
         config = Config(
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
+            connect_timeout=CONNECT_TIMEOUT,
             retries={"mode": "standard", "max_attempts": 4},
             max_pool_connections=16,
         )
