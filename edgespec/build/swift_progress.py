@@ -16,6 +16,9 @@ KEPT: Final = 400
 _BAR: Final = re.compile(
     r"^\s*(?P<what>[^|]*?)\s*:?\s*\d{1,3}%\|[^|]*\|\s*(?P<done>\d+)/(?P<total>\d+)\s*\[[^<\]]*<(?P<left>[^,\]]*)"
 )
+_LAYERS: Final = re.compile(r"(?P<what>Quantizing) layer (?P<done>\d+) of (?P<last>\d+)\b")
+"""gptqmodel's bar: layers are counted from 0."""
+_FORWARD: Final = re.compile(r"^(Forward|Process|Calibration|Packing|Pre-|Load)\w*:? ?.*[█░|]")
 _AFTER_BAR: Final = re.compile(r"\{'.*\}\s*$")
 _STEPS: Final = "global_step/max_steps"
 _NAMES: Final = {"acc": "accuracy", "token_acc": "token accuracy"}
@@ -47,7 +50,12 @@ class Reader:
             if self._bars.search(bar["what"]):
                 self._step(int(bar["done"]), int(bar["total"]), bar["left"])
             return None
-        self.lines.append(text)
+        if layers := _LAYERS.search(text):
+            if self._bars.search(layers["what"]):
+                self._step(int(layers["done"]), int(layers["last"]) + 1, "")
+            return None
+        if not _FORWARD.match(text):
+            self.lines.append(text)
         return None
 
     def _measured(self, found: Mapping[str, Any]) -> None:
