@@ -131,7 +131,8 @@ typedef struct {
   i32 *panel_zeros;
   u32 quantized_register, quantized_offset, quantized_wide, quantized_form;  // what `quantized` holds
   // ATTENTION
-  float *keys;
+  float *keys, *values;
+  float *queries;
   float *scores;
   // ROPE
   u32 ropes;

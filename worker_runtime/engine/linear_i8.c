@@ -1,48 +1,17 @@
-// LINEAR with int8 weights: panels of 8 output channels over blocks of 4 rows, 4 columns to a step. Which sums are exact
-// depends on the machine (see engine_kind); all of them are sums of the same integers.
+// LINEAR with int8 weights: 2 or 3 panels of 8 output channels over blocks of 2 rows, 4 columns to a step. Which sums are
+// exact depends on the machine (see engine_kind); all of them are sums of the same integers.
+//
+// A Worker's runtime checks the bounds of each load by a branch, which takes a place that a product could have: wide
+// blocks need fewer loads, and one load brings both rows' columns, which shuffles then spread.
 #include "simd.h"
 
-typedef v128_t Sums[4][2];
-// Several steps: weights 32 bytes and activations 16 bytes a step (bytes), or 64 and 32 (words).
-typedef void Steps(Sums c, const u8 *w, const u8 *a);
-
-#if RELAXED
-#define DOT(a, b, c) wasm_i32x4_relaxed_dot_i8x16_i7x16_add(a, b, c)
-#define DOT16(a, b) wasm_i16x8_relaxed_dot_i8x16_i7x16(a, b)
-
-// The dot product is exact for any bytes on this machine: u8 * s8 (VNNI) or s8 * s8 (ARM).
-ALWAYS void step_dot(Sums c, const u8 *w, const u8 *a) {
-  v128_t w0 = wasm_v128_load(w), w1 = wasm_v128_load(w + 16);
-  for (u32 r = 0; r < 4; r++) {
-    v128_t x = wasm_v128_load32_splat(a + 4 * r);
-    c[r][0] = DOT(w0, x, c[r][0]), c[r][1] = DOT(w1, x, c[r][1]);
-  }
-  SETTLE(c);
-}
-ALWAYS void steps_dot(Sums c, const u8 *w, const u8 *a) {
-  step_dot(c, w, a);
-  step_dot(c, w + 32, a + 16);
-}
-
-#endif
-
-// Words: 2 columns to a product, exact everywhere.
-ALWAYS void steps_words(Sums c, const u8 *w, const u8 *a) {
-#pragma unroll
-  for (u32 i = 0; i < 4; i++) {
-    v128_t w0 = wasm_v128_load(w + 32 * i), w1 = wasm_v128_load(w + 32 * i + 16);
-    for (u32 r = 0; r < 4; r++) {
-      v128_t x = wasm_v128_load32_splat(a + 16 * i + 4 * r);
-      c[r][0] = wasm_i32x4_add(wasm_i32x4_dot_i16x8(w0, x), c[r][0]);
-      c[r][1] = wasm_i32x4_add(wasm_i32x4_dot_i16x8(w1, x), c[r][1]);
-      __asm__ volatile("" : "+r"(c[r][0]), "+r"(c[r][1]));
-    }
-  }
-}
+// Sums of 2 rows and 2 panels.
+typedef v128_t Sums[2][4];
+// 8 or 16 columns of both panels.
+typedef void Steps(Sums c, const u8 *const w[2], const u8 *a, u32 columns);
 
 // A panel's bytes as words: [column / 2][8][2].
-static const u8 *widen_panel(const u8 *w, u32 wide) {
-  u8 *out = (u8 *)engine.panel;
+static void widen_panel(u8 *out, const u8 *w, u32 wide) {
   for (u32 k = 0; k < wide; k += 4, w += 32, out += 64)
     for (u32 half = 0; half < 2; half++) {
       v128_t bytes = wasm_v128_load(w + 16 * half);
@@ -50,7 +19,6 @@ static const u8 *widen_panel(const u8 *w, u32 wide) {
       wasm_v128_store(out + 16 * half, wasm_i32x4_shuffle(low, high, 0, 2, 4, 6));
       wasm_v128_store(out + 32 + 16 * half, wasm_i32x4_shuffle(low, high, 1, 3, 5, 7));
     }
-  return (const u8 *)engine.panel;
 }
 
 // A row's sums for 4 * `quads` columns become floats.
@@ -66,30 +34,67 @@ ALWAYS void store_row(const Target *t, const Tensor *tensor, u32 row, u32 n, con
   }
 }
 
-// One panel over all rows. Each call of `steps` takes 8 columns.
-ALWAYS void sweep(const Target *t, const Tensor *tensor, const u8 *panel, u32 n, u32 wide, u32 word, Steps *steps) {
-  const v128_t zero = wasm_i32x4_splat(0);
-  const u8 *a = engine.quantized;
-  for (u32 row = 0; row < t->rows; row += 4) {
-    Sums c = {{zero, zero}, {zero, zero}, {zero, zero}, {zero, zero}};
-    const u8 *w = panel;
-    for (u32 k = 0; k < wide; k += 8, w += 64 * word, a += 32 * word) {
-      KEEP(w, a);
-      steps(c, w, a);
+// Words: 2 columns to a product, exact everywhere.
+ALWAYS void steps_words(Sums c, const u8 *const w[2], const u8 *a, u32 columns) {
+#pragma unroll
+  for (u32 i = 0; i < columns / 2; i++) {
+    v128_t x0 = wasm_v128_load32_splat(a + 16 * i), x1 = wasm_v128_load32_splat(a + 16 * i + 4);
+    for (u32 j = 0; j < 4; j++) {
+      v128_t weights = wasm_v128_load(w[j / 2] + 32 * i + 16 * (j % 2));
+      c[0][j] = wasm_i32x4_add(wasm_i32x4_dot_i16x8(weights, x0), c[0][j]);
+      c[1][j] = wasm_i32x4_add(wasm_i32x4_dot_i16x8(weights, x1), c[1][j]);
+      __asm__ volatile("" : "+r"(c[0][j]), "+r"(c[1][j]));
     }
-    for (u32 r = 0; r < 4 && row + r < t->rows; r++) store_row(t, tensor, row + r, n, c[r], 2);
-    if (t->act || t->residual) finish_block(t, row, 4, n, 8);
+  }
+}
+
+// The panels at w[0] and w[1] over all rows; `quads` is 2 where only the first one counts.
+ALWAYS void sweep(const Target *t, const Tensor *tensor, const u8 *const panels[2], u32 n, u32 quads, u32 wide, u32 word,
+                  Steps *steps) {
+  const v128_t zero = wasm_i32x4_splat(0);
+  for (u32 row = 0; row < t->rows; row += 2) {
+    Sums c = {{zero, zero, zero, zero}, {zero, zero, zero, zero}};
+    const u8 *w[2] = {panels[0], panels[1]};
+    const u8 *a = engine.quantized + ((size_t)(row / 4) * 4 * wide) * word + 8 * (row / 2 % 2);
+    u32 k = 0;
+    for (; k + 16 <= wide; k += 16, w[0] += 128 * word, w[1] += 128 * word, a += 64 * word) {
+      KEEP(w[0], a);
+      KEEP(w[1], w[1]);
+      steps(c, w, a, 16);
+    }
+    if (k < wide) steps(c, w, a, 8);
+    for (u32 r = 0; r < 2 && row + r < t->rows; r++) store_row(t, tensor, row + r, n, c[r], quads);
+    if (t->act || t->residual) finish_block(t, row, 2, n, 4 * quads);
   }
 }
 
 #if RELAXED
+#define DOT(a, b, c) wasm_i32x4_relaxed_dot_i8x16_i7x16_add(a, b, c)
+#define DOT16(a, b) wasm_i16x8_relaxed_dot_i8x16_i7x16(a, b)
+
+// The dot product is exact for any bytes on this machine: u8 * s8 (VNNI) or s8 * s8 (ARM).
+ALWAYS void steps_dot(Sums c, const u8 *const w[2], const u8 *a, u32 columns) {
+#pragma unroll
+  for (u32 i = 0; i < columns / 4; i++) {
+    v128_t both = wasm_v128_load(a + 16 * i);
+    HOLD(both);
+    v128_t x0 = SPREAD(both, 0), x1 = SPREAD(both, 1);
+    for (u32 j = 0; j < 4; j++) {
+      v128_t weights = wasm_v128_load(w[j / 2] + 32 * i + 16 * (j % 2));
+      c[0][j] = DOT(weights, x0, c[0][j]), c[1][j] = DOT(weights, x1, c[1][j]);
+      __asm__ volatile("" : "+r"(c[0][j]), "+r"(c[1][j]));
+    }
+  }
+}
+
 // Three panels over all rows, 2 rows at a time: the exact dot product takes 5 cycles and starts twice a cycle, so that 8
 // sums cannot keep it busy; 12 can.
 enum { TRIPLE = 3 };
 
 ALWAYS void step_triple(v128_t c[2][6], const u8 *w0, const u8 *w1, const u8 *w2, const u8 *a) {
-  v128_t x0 = wasm_v128_load32_splat(a), x1 = wasm_v128_load32_splat(a + 4);
-  __asm__ volatile("" : "+r"(x0), "+r"(x1));
+  v128_t both = wasm_v128_load(a);
+  HOLD(both);
+  v128_t x0 = SPREAD(both, 0), x1 = SPREAD(both, 1);
   for (u32 j = 0; j < 6; j++) {
     const u8 *w = j < 2 ? w0 : j < 4 ? w1 : w2;
     v128_t weights = wasm_v128_load(w + 16 * (j % 2));
@@ -117,81 +122,73 @@ static void sweep_triple(const Target *t, const Tensor *tensor, const u8 *panels
 }
 
 // Activations of 7 bits: products of pairs fit 16 bits on every machine, and so do the sums of `depth` steps where the
-// packer proved it. 2 rows at a time: one row's and one panel's sums in 16 bits and in 32 stay in registers.
-typedef struct {
-  v128_t a0, a1, b0, b1;  // rows a and b, halves of the panel
-} Pair;
-
-ALWAYS Pair step_7bit(Pair h, const u8 *w, const u8 *a, u32 first) {
-  v128_t x0 = wasm_v128_load32_splat(a), x1 = wasm_v128_load32_splat(a + 4);
-  __asm__ volatile("" : "+r"(x0), "+r"(x1));
-  v128_t w0 = wasm_v128_load(w), p0 = DOT16(w0, x0), p1 = DOT16(w0, x1);
-  h.a0 = first ? p0 : wasm_i16x8_add(h.a0, p0), h.b0 = first ? p1 : wasm_i16x8_add(h.b0, p1);
-  __asm__ volatile("" : "+r"(h.a0), "+r"(h.b0));
-  v128_t w1 = wasm_v128_load(w + 16), q0 = DOT16(w1, x0), q1 = DOT16(w1, x1);
-  h.a1 = first ? q0 : wasm_i16x8_add(h.a1, q0), h.b1 = first ? q1 : wasm_i16x8_add(h.b1, q1);
-  __asm__ volatile("" : "+r"(h.a1), "+r"(h.b1));
-  return h;
-}
-
-ALWAYS Pair steps_7bit(Pair c, const u8 *w, const u8 *a, v128_t ones, u32 depth) {
-  Pair h = step_7bit(c, w, a, 1);
-  if (depth > 1) h = step_7bit(h, w + 32, a + 16, 0);
-  if (depth > 2) h = step_7bit(h, w + 64, a + 32, 0), h = step_7bit(h, w + 96, a + 48, 0);
-  c.a0 = wasm_i32x4_add(c.a0, wasm_i32x4_dot_i16x8(h.a0, ones));
-  c.b0 = wasm_i32x4_add(c.b0, wasm_i32x4_dot_i16x8(h.b0, ones));
-  c.a1 = wasm_i32x4_add(c.a1, wasm_i32x4_dot_i16x8(h.a1, ones));
-  c.b1 = wasm_i32x4_add(c.b1, wasm_i32x4_dot_i16x8(h.b1, ones));
-  __asm__ volatile("" : "+r"(c.a0), "+r"(c.b0), "+r"(c.a1), "+r"(c.b1));
-  return c;
-}
-
-ALWAYS void sweep_7bit(const Target *t, const Tensor *tensor, const u8 *panel, u32 n, u32 wide, u32 depth) {
-  const v128_t zero = wasm_i32x4_splat(0);
-  for (u32 row = 0; row < t->rows; row += 2) {
-    Pair c = {zero, zero, zero, zero};
-    v128_t ones = wasm_i16x8_splat(1);
-    HOLD(ones);
-    const u8 *w = panel, *a = engine.quantized + (size_t)(row / 4) * 4 * wide + 8 * (row / 2 % 2);
-    u32 k = 0;
-    for (; k + 16 <= wide; k += 16, w += 128, a += 64) {
-      KEEP(w, a);
-      c = steps_7bit(c, w, a, ones, depth);
-      if (depth < 2) c = steps_7bit(c, w + 32, a + 16, ones, depth);
-      if (depth < 4) c = steps_7bit(c, w + 64, a + 32, ones, depth);
-      if (depth < 2) c = steps_7bit(c, w + 96, a + 48, ones, depth);
-    }
-    if (k < wide) c = steps_7bit(steps_7bit(c, w, a, ones, 1), w + 32, a + 16, ones, 1);
-    const v128_t rows[2][2] = {{c.a0, c.a1}, {c.b0, c.b1}};
-    for (u32 r = 0; r < 2 && row + r < t->rows; r++) store_row(t, tensor, row + r, n, rows[r], 2);
-    if (t->act || t->residual) finish_block(t, row, 2, n, 8);
+// packer proved it. The sums in 32 bits leave the registers meanwhile.
+ALWAYS void step_7bit(Sums h, const u8 *const w[2], const u8 *a, u32 at, u32 first) {
+  v128_t both = wasm_v128_load(a + 16 * at);
+  HOLD(both);
+  v128_t x0 = SPREAD(both, 0), x1 = SPREAD(both, 1);
+  for (u32 j = 0; j < 4; j++) {
+    v128_t weights = wasm_v128_load(w[j / 2] + 32 * at + 16 * (j % 2)), p0 = DOT16(weights, x0), p1 = DOT16(weights, x1);
+    h[0][j] = first ? p0 : wasm_i16x8_add(h[0][j], p0), h[1][j] = first ? p1 : wasm_i16x8_add(h[1][j], p1);
+    __asm__ volatile("" : "+r"(h[0][j]), "+r"(h[1][j]));
   }
 }
+
+ALWAYS void steps_7bit(Sums c, const u8 *const w[2], const u8 *a, u32 steps, u32 depth) {
+  const v128_t ones = wasm_i16x8_splat(1);
+#pragma unroll
+  for (u32 at = 0; at < steps; at += depth) {
+    Sums h;
+    for (u32 i = 0; i < depth; i++) step_7bit(h, w, a, at + i, !i);
+    for (u32 j = 0; j < 8; j++) {
+      c[j / 4][j % 4] = wasm_i32x4_add(c[j / 4][j % 4], wasm_i32x4_dot_i16x8(h[j / 4][j % 4], ones));
+      __asm__ volatile("" : "+r"(c[j / 4][j % 4]));
+    }
+  }
+}
+
+ALWAYS void steps_depth1(Sums c, const u8 *const w[2], const u8 *a, u32 columns) { steps_7bit(c, w, a, columns / 4, 1); }
+ALWAYS void steps_depth2(Sums c, const u8 *const w[2], const u8 *a, u32 columns) { steps_7bit(c, w, a, columns / 4, 2); }
+ALWAYS void steps_depth4(Sums c, const u8 *const w[2], const u8 *a, u32 columns) {
+  steps_7bit(c, w, a, columns / 4, min_u32(4, columns / 4));
+}
+
 #endif
 
-void linear_i8(const Target *t, const Tensor *w) {
-  const u8 *panel = data_of(w);
-  u32 wide = PAD(w->columns, 8u);
-  for (u32 n = 0; n < w->rows; n += 8, panel += (size_t)8 * wide) {
+// One or two panels at `w`.
+static void multiply_pair(const Target *t, const Tensor *tensor, const u8 *w, u32 n, u32 panels, u32 wide) {
+  u32 quads = 2 * panels;
+  const u8 *const pair[2] = {w, w + (panels - 1) * (size_t)8 * wide};
 #if RELAXED
-    if (engine_kind == KIND_A7) {
-      switch (w->detail) {
-        case 1: sweep_7bit(t, w, panel, n, wide, 1); break;
-        case 2: sweep_7bit(t, w, panel, n, wide, 2); break;
-        default: sweep_7bit(t, w, panel, n, wide, 4);
-      }
-      continue;
+  if (engine_kind == KIND_A7) {
+    switch (tensor->detail) {
+      case 1: sweep(t, tensor, pair, n, quads, wide, 1, steps_depth1); return;
+      case 2: sweep(t, tensor, pair, n, quads, wide, 1, steps_depth2); return;
+      default: sweep(t, tensor, pair, n, quads, wide, 1, steps_depth4); return;
     }
-    if (engine_kind != KIND_A12 && n + 8 * TRIPLE <= w->rows) {
-      sweep_triple(t, w, panel, n, wide);
-      n += 8 * (TRIPLE - 1), panel += (size_t)8 * (TRIPLE - 1) * wide;
-      continue;
-    }
-    if (engine_kind != KIND_A12) {
-      sweep(t, w, panel, n, wide, 1, steps_dot);
-      continue;
-    }
+  }
+  if (engine_kind != KIND_A12) {
+    sweep(t, tensor, pair, n, quads, wide, 1, steps_dot);
+    return;
+  }
 #endif
-    sweep(t, w, widen_panel(panel, wide), n, wide, 2, steps_words);
+  u8 *words = (u8 *)engine.panel;
+  widen_panel(words, pair[0], wide);
+  widen_panel(words + (size_t)16 * wide, pair[1], wide);
+  const u8 *const wider[2] = {words, words + (size_t)16 * wide};
+  sweep(t, tensor, wider, n, quads, wide, 2, steps_words);
+}
+
+void linear_i8(const Target *t, const Tensor *w) {
+  u32 wide = PAD(w->columns, 8u), panels = PAD(w->rows, 8u) / 8, at = 0;
+#if RELAXED
+  // 4 panels are two pairs, since three and one would waste the half of a pair.
+  if (engine_kind == KIND_A8 || engine_kind == KIND_A8_SIGNED)
+    for (; panels - at > 4 || panels - at == TRIPLE; at += TRIPLE)
+      sweep_triple(t, w, (const u8 *)data_of(w) + (size_t)8 * at * wide, 8 * at, wide);
+#endif
+  for (u32 some; at < panels; at += some) {
+    some = min_u32(2, panels - at);
+    multiply_pair(t, w, (const u8 *)data_of(w) + (size_t)8 * at * wide, 8 * at, some, wide);
   }
 }

@@ -328,7 +328,7 @@ static u64 place_registers(u64 base) {
 }
 
 typedef struct {
-  u64 quantized, group_sums, panel, groups, keys;
+  u64 quantized, group_sums, panel, groups, head;
   u32 linear;
 } Scratch;
 
@@ -338,8 +338,8 @@ static Scratch measure_scratch(void) {
   for (u32 i = 0; i < engine.header->ops; i++) {
     const Op *op = engine.ops + i;
     if (op->opcode == OP_ATTENTION) {
-      u64 keys = PAD((u64)engine.max_length, 8) * ARGS(AttentionArgs, op)->head;
-      if (keys > s.keys) s.keys = keys;
+      u64 head = PAD((u64)ARGS(AttentionArgs, op)->head, 8);
+      if (head > s.head) s.head = head;
     }
     if (op->opcode != OP_LINEAR) continue;
     const Tensor *w = tensor_at(ARGS(LinearArgs, op)->weight);
@@ -370,8 +370,11 @@ static void place_scratch(const Scratch *s) {
   engine.panel = take(s->panel * 4);
   engine.panel_scales = take(s->groups * 32);
   engine.panel_zeros = take(s->groups * 32);
-  engine.keys = take(s->keys * 4);
-  engine.scores = take(PAD((u64)engine.max_length, 8) * 16);
+  u64 keys = PAD((u64)engine.max_length, 4);
+  engine.keys = take(keys * s->head * 4);
+  engine.values = take(keys * s->head * 4);
+  engine.queries = take(s->head * 32);
+  engine.scores = take(keys * 32);
   for (u32 i = 0; i < engine.ropes; i++)
     engine.rope_table[i] = take((u64)engine.max_length * tensor_at(engine.rope_tensor[i])->columns * 8);
 }

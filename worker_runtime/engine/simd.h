@@ -17,6 +17,13 @@
 // Keeps two pointers in registers of their own, so that loads from them use immediate offsets.
 #define KEEP(a, b) __asm__("" : "+r"(a), "+r"(b))
 
+// Lane `r` (known to the compiler) in all lanes.
+#define SPREAD(x, r)                                                                                                  \
+  ((r) == 0   ? wasm_i32x4_shuffle(x, x, 0, 0, 0, 0)                                                                  \
+   : (r) == 1 ? wasm_i32x4_shuffle(x, x, 1, 1, 1, 1)                                                                  \
+   : (r) == 2 ? wasm_i32x4_shuffle(x, x, 2, 2, 2, 2)                                                                  \
+              : wasm_i32x4_shuffle(x, x, 3, 3, 3, 3))
+
 // Ends a step: without it the compiler strings each accumulator's products into one chain, and spills the rest.
 #define SETTLE(c)                                                                                                    \
   __asm__("" : "+r"(c[0][0]), "+r"(c[0][1]), "+r"(c[1][0]), "+r"(c[1][1]), "+r"(c[2][0]), "+r"(c[2][1]), "+r"(c[3][0]), \
