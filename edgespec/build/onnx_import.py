@@ -51,6 +51,11 @@ def _check_inputs(inputs: Iterable[ValueInfoProto], source: str) -> None:
     names = [i.name for i in inputs]
     if strange := [n for n in names if n not in INPUT_NAMES]:
         allowed = ", ".join(INPUT_NAMES)
+        if "offsets" in strange:
+            detail = f"{source} wants a flat list of ids with offsets, as earlier releases of model2vec exported it."
+            raise fail(
+                "ES514", f"{detail} Write `source: ./DIR`, the model2vec folder with model.safetensors, instead."
+            )
         raise fail("ES514", f"{source} wants {', '.join(strange)}; a text encoder's inputs are {allowed}.")
     if "input_ids" not in names:
         raise fail("ES514", f"{source} has no input named input_ids; it has {', '.join(names) or 'none'}.")

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float32]
 _DTYPES: Final = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+_INTEGERS: Final = {"I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1"}
 
 
 class BrokenWeightsError(ValueError):
@@ -54,10 +55,19 @@ class Tensors:
 
     def get(self, name: str) -> FloatArray:
         """Raises KeyError for a name that is not there."""
+        return self._read(name, _DTYPES)
+
+    def numbers(self, name: str) -> FloatArray:
+        """The same where integers will do too."""
+        return self._read(name, _DTYPES | _INTEGERS)
+
+    def _read(self, name: str, dtypes: Mapping[str, str]) -> FloatArray:
         data, entry = self._where[name]
-        dtype = _DTYPES.get(entry["dtype"])
+        dtype = dtypes.get(entry["dtype"])
         if dtype is None:
-            raise BrokenWeightsError(f"tensor {name!r} is {entry['dtype']}: only F64, F32, F16 and BF16 are read")
+            *others, last = dtypes
+            known = f"{', '.join(others)} and {last}"
+            raise BrokenWeightsError(f"tensor {name!r} is {entry['dtype']}: only {known} are read")
         flat = np.frombuffer(data, dtype)
         if flat.size != math.prod(entry["shape"]):
             raise BrokenWeightsError(f"tensor {name!r} has {flat.size} values, its shape {entry['shape']} wants others")

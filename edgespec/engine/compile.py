@@ -24,6 +24,7 @@ from edgespec.engine.patterns.graph import BrokenModelError, Graph, Step, load
 from edgespec.engine.patterns.layout import LayoutError, View, rows
 from edgespec.engine.patterns.lower import Lowering, Precision, Quantization
 from edgespec.engine.patterns.recogniser import Recogniser
+from edgespec.engine.patterns.static_export import lookups
 from edgespec.engine.patterns.unfuse import unfuse
 from edgespec.engine.patterns.values import (
     LONG,
@@ -79,7 +80,7 @@ def compile_graph(
     """
     if group not in pack.GROUPS:
         raise ValueError(f"groups of {group}: the engine has groups of {', '.join(map(str, pack.GROUPS))}")
-    graph = unfuse(load(model, output))
+    graph = lookups(unfuse(load(model, output)))
     unknown = [s for s in graph.steps if s.op not in KNOWN]
     if unknown:
         found = [Uncovered(s.name, s.op, f"{s.op} is not an operation of the edge engine") for s in unknown]

@@ -74,7 +74,7 @@ def static(r: Recogniser, name: str, step: Step) -> View | None:
     region = regions[0]
     if r.facts.samples.lengths in r.facts.shape(name):
         return _rows(r, region, name)
-    return _weighted_mean(r, region, name)
+    return _counted_mean(r, region, name, step) or _weighted_mean(r, region, name)
 
 
 def _tables(region: Region) -> list[Array]:
@@ -94,6 +94,14 @@ def _rows(r: Recogniser, region: Region, name: str) -> View | None:
     if shape[-1] == r.facts.samples.lengths or region.is_positional:
         return None
     width = layout.constant(shape[-1])
+    table = _of_each_token(region, width)
+    if table is None:
+        return None
+    return r.whole(r.emit(Embed, width, per_text=False, table=Matrix(table.astype(np.float32))), name)
+
+
+def _of_each_token(region: Region, width: int) -> Array | None:
+    """What the region makes of each token of the vocabulary, in a text of full length: [tokens, width]."""
     size = _vocabulary(region)
     parts = []
     for start in range(0, size, 12):
@@ -102,10 +110,7 @@ def _rows(r: Recogniser, region: Region, name: str) -> View | None:
         if part is None or part.size != 12 * width:
             return None
         parts.append(part.reshape(12, width))
-    if not parts:
-        return None
-    table = np.concatenate(parts)[:size].astype(np.float32)
-    return r.whole(r.emit(Embed, width, per_text=False, table=Matrix(table)), name)
+    return np.concatenate(parts)[:size] if parts else None
 
 
 def _weighted_mean(r: Recogniser, region: Region, name: str) -> View | None:
@@ -123,6 +128,49 @@ def _weighted_mean(r: Recogniser, region: Region, name: str) -> View | None:
             at = {"x": Slice(table, 0, width), "mode": mode, "weights": weight.astype(np.float32)}
             return r.whole(r.emit(PoolTokens, width, per_text=True, **at), name)
     return None
+
+
+HARDLY = 1e-9
+"""The weight of a token that does not count: beside the 1 of any other it is lost, and it keeps 0 / 0 from texts that
+have no other."""
+
+
+def _counted_mean(r: Recogniser, region: Region, name: str, step: Step) -> View | None:
+    """sum(row[id]) / sum(count[id]), where a count is 1, or 0 for tokens that are left out; 0 where all are.
+
+    Both sums may be written in any way: what stands in them is computed for each token of the vocabulary. Where the
+    second does not depend on the ids, every token counts.
+    """
+    if step.op != "Div" or _vocabulary(region) == 0:
+        return None
+    over, under = (_summed(r, n) for n in step.inputs)
+    if over is None:
+        return None
+    width = layout.constant(r.facts.shape(over.root)[-1])
+    rows = _of_each_token(over, width)
+    counts = np.ones((_vocabulary(region), 1)) if under is None else _of_each_token(under, 1)
+    if rows is None or counts is None:
+        return None
+    kept = counts[:, 0] != 0
+    if not (counts[kept] == 1).all() or rows[~kept].any():
+        return None
+    weight = np.where(kept, 1.0, HARDLY)
+    if not _is_weighted(r, region, rows, weight, Pool.WEIGHTED_BY_SUM, len(rows)):
+        return None
+    table = r.emit(Embed, width, per_text=False, table=Matrix(rows.astype(np.float32)))
+    at = {"mode": Pool.MEAN} if kept.all() else {"mode": Pool.WEIGHTED_BY_SUM, "weights": weight.astype(np.float32)}
+    return r.whole(r.emit(PoolTokens, width, per_text=True, x=Slice(table, 0, width), **at), name)
+
+
+def _summed(r: Recogniser, name: str) -> Region | None:
+    """The region, from the token ids, of what is added up over the tokens; a least sum may be set, if below 1."""
+    step = r.facts.maker(name)
+    if step is not None and step.op in ("Max", "Clip"):
+        step = r.facts.maker(step.inputs[0])
+    if step is None or step.op != "ReduceSum":
+        return None
+    found = find_regions(r.facts, step.inputs[0], through_tables=True)
+    return next((g for g in found if isinstance(r.facts.values[g.base], Tokens)), None)
 
 
 def _is_weighted(r: Recogniser, region: Region, rows: Array, weight: Array, mode: Pool, size: int) -> bool:

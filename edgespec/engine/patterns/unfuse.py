@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -36,16 +36,24 @@ class Writer:
 
 
 def unfuse(graph: Graph) -> Graph:
+    return rewritten(graph, lambda writer, step: (rule := _RULES.get(step.op)) is not None and rule(writer, step))
+
+
+def rewritten(graph: Graph, rule: Callable[[Writer, Step], bool]) -> Graph:
+    """The graph with what the rule writes in place of each step for which it answers true."""
     steps: list[Step] = []
     constants = dict(graph.constants)
     for step in graph.steps:
-        rule = _RULES.get(step.op)
         writer = Writer(step)
-        if rule is not None and rule(writer, step):
+        if rule(writer, step):
             steps += writer.steps
             constants |= writer.constants
         else:
             steps.append(step)
+    return renumbered(graph, steps, constants)
+
+
+def renumbered(graph: Graph, steps: Sequence[Step], constants: Mapping[str, Array]) -> Graph:
     numbered = tuple(Step(i, s.name, s.op, s.inputs, s.outputs, s.attributes) for i, s in enumerate(steps))
     makers = {name: step for step in numbered for name in step.outputs if name}
     return Graph(numbered, constants, graph.inputs, graph.output, graph.outputs, makers, graph.half)
@@ -180,4 +188,4 @@ _RULES: Final[dict[str, Callable[[Writer, Step], bool]]] = {
     "com.microsoft.Attention": _attention,
 }
 
-__all__: Sequence[str] = ["unfuse"]
+__all__: Sequence[str] = ["Writer", "renumbered", "rewritten", "unfuse"]

@@ -148,6 +148,12 @@ class Facts:
 
 def learn(graph: Graph, sampled: Samples) -> Facts:
     """Raises LengthError and UncoveredError."""
+    if "offsets" in graph.inputs:
+        raise UncoveredError(
+            None,
+            "its inputs are a flat list of ids with offsets (EmbeddingBag), not texts of [batch, sequence]; take the "
+            "folder with model.safetensors that it was exported from, or export it anew with model2vec 0.10",
+        )
     values: dict[str, Value] = {name: Const(array) for name, array in graph.constants.items()}
     values |= {name: _input(name, rank, sampled) for name, rank in graph.inputs.items()}
     facts = Facts(graph, sampled, values)
