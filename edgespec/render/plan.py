@@ -103,8 +103,10 @@ def _build(build: BuildFacts) -> Iterator[Line]:
     reason = f": {build.engine_reason}" if build.engine_reason else ""
     yield _field("engine", f"{show('engine', build.inputs['engine'])}{reason}")
     cached = [s.name for s in build.stages if s.cached]
-    todo = [s.name + (f" ({s.why})" if s.why else "") for s in build.stages if not s.cached]
+    remote = [s.name for s in build.stages if s.remote]
+    todo = [s.name + (f" ({s.why})" if s.why else "") for s in build.stages if not s.cached and not s.remote]
     parts = [f"run {', '.join(todo)}"] if todo else []
+    parts += [f"cached (remote) {', '.join(remote)}"] if remote else []
     parts += [f"cached {', '.join(cached)}"] if cached else []
     yield _field("stages", "; ".join(parts) or "(none)")
 

@@ -16,6 +16,8 @@ class StageFacts:
     key: str | None
     """Cache key, SHA-256 in hex; None when an input is not on this machine yet."""
     cached: bool
+    remote: bool = False
+    """In the cache that machines share, and not on this one."""
     why: str = ""
     """What of its inputs differs from the deployed artifact's: `epochs changed`."""
 

@@ -15,6 +15,7 @@ from edgespec.spec.models import CloudflareTarget, EdgeModel, Project, metrics_o
 from edgespec.spec.units import format_size
 from edgespec.spec.validate import Path, key_place, locate, place, suggest
 
+_HUB: Final = re.compile(r"(hf|ms):[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*@(?!.*\.\.)[A-Za-z0-9][\w./+-]*")
 _PACKAGE: Final = re.compile(r"package:[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(==[A-Za-z0-9.+!_-]+)?")
 
 
@@ -24,6 +25,13 @@ _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 def check_project(project: Project, node: Node) -> list[Diagnostic]:
     """Every broken rule of a project."""
     found = []
+    shared = project.build.cache
+    if shared is not None and shared.environment is not None and shared.environment not in project.environments:
+        known = f"There are: {', '.join(sorted(project.environments))}."
+        detail = f"{shared.environment!r} is no environment of this project. {known}"
+        detail += suggest(shared.environment, project.environments)
+        where = place(node, ("build", "cache", "environment"))
+        found.append(error("ES133", "Unknown environment", detail, source=where))
     for name, environment in project.environments.items():
         if not isinstance(environment.target, CloudflareTarget):
             continue
@@ -67,19 +75,30 @@ def _names(spec: EdgeModel, node: Node, project: Project) -> Iterator[Diagnostic
 def _source(spec: EdgeModel, node: Node, project: Project) -> Iterator[Diagnostic]:
     source, where = spec.model.source, place(node, ("model", "source"))
     if source.startswith(("hf:", "ms:")):
-        detail = (
-            f"`{source}`: this version cannot fetch from a hub. Download the model and name its folder: ./models/NAME."
-        )
-        yield error("ES115", "Not supported yet", detail, source=where)
+        if not _HUB.fullmatch(source):
+            yield error("ES142", "Not a model source", _hub_advice(source), source=where)
     elif source.startswith("package:"):
         if not _PACKAGE.fullmatch(source):
             detail = f"{source!r}: write package:NAME or package:NAME==VERSION."
             yield error("ES142", "Not a model source", detail, source=where)
     elif not source.startswith("./"):
-        detail = f"{source!r}: write package:NAME, ./directory or ./model.onnx (relative to edgespec.yaml)."
+        detail = (
+            f"{source!r}: write package:NAME, hf:ORG/NAME@REVISION, ms:ORG/NAME@REVISION, ./directory or ./model.onnx "
+            "(relative to edgespec.yaml)."
+        )
         yield error("ES142", "Not a model source", detail, source=where)
     elif ".." in source.split("/"):
         yield error("ES142", "Not a model source", "The path must stay inside the project.", source=where)
+
+
+def _hub_advice(source: str) -> str:
+    hub, _, name = source.partition(":")
+    if _HUB.fullmatch(f"{source}@v1"):
+        return (
+            f"`{source}` names no revision, and what a hub serves without one changes from day to day. Write "
+            f"`{source}@` and the commit (40 hexadecimal digits, in the model's history on the hub) or a tag."
+        )
+    return f"{source!r}: write {hub}:ORG/NAME@REVISION; a revision is a commit or a tag."
 
 
 def _regions(spec: EdgeModel, node: Node, project: Project) -> Iterator[Diagnostic]:

@@ -15,6 +15,7 @@ from edgespec.spec.codes import COUNTRIES
 from edgespec.spec.pipeline import HeadStage, Quantization, Stage
 from edgespec.spec.types import (
     ACCOUNT,
+    BUCKET,
     EnvironmentName,
     Label,
     Name,
@@ -51,7 +52,8 @@ class Metadata(Strict):
 
 class Model(Strict):
     source: Annotated[str, StringConstraints(min_length=1)]
-    """`package:NAME`, `./directory` in Hugging Face layout, or `./model.onnx` with its tokenizer beside it."""
+    """`package:NAME`, `hf:ORG/NAME@REVISION`, `ms:ORG/NAME@REVISION`, `./directory` in Hugging Face layout, or
+    `./model.onnx` with its tokenizer beside it."""
     pipeline: tuple[Stage, ...] = ()
 
 
@@ -226,6 +228,19 @@ class Environment(Strict):
     state: LocalState = LocalState(type="local")
 
 
+class SharedCache(Strict):
+    """A bucket in which machines share what they have built."""
+
+    bucket: Annotated[str, StringConstraints(pattern=BUCKET)]
+    """Made by `edgespec cache init`; no spec's, and none is destroyed with it."""
+    environment: EnvironmentName | None = None
+    """Whose target's account holds the bucket; the one that a command is for when it is not given."""
+
+
+class BuildOptions(Strict):
+    cache: SharedCache | None = None
+
+
 class Project(Strict):
     """What a repository deploys and to where."""
 
@@ -236,6 +251,7 @@ class Project(Strict):
     environments: dict[EnvironmentName, Environment] = Field(
         default_factory=lambda: {"local": Environment(target=LocalTarget(type="local"))}
     )
+    build: BuildOptions = BuildOptions()
 
 
 METRICS: Final[dict[str, tuple[str, ...]]] = {

@@ -1,0 +1,1 @@
+"""What is done with torch: models loaded, trained and saved. Imported only by stages that need it, when they run."""
