@@ -60,7 +60,9 @@ class Graph:
         out = helper.make_tensor_value_info(output, TensorProto.FLOAT, ["batch", columns])
         tensors = [numpy_helper.from_array(v, k) for k, v in self.weights.items()]
         graph = helper.make_graph(self.nodes, "edgespec", ids, [out], tensors)
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+        others = sorted({node.domain for node in self.nodes} - {""})
+        opsets = [helper.make_opsetid("", OPSET), *(helper.make_opsetid(domain, 1) for domain in others)]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
 
 
 def encode(model: ModelProto) -> bytes:

@@ -16,6 +16,8 @@ import numpy as np
 from onnx import TensorProto
 
 from edgespec.build.graph import Graph, pool
+from edgespec.build.packed import Checkpoint
+from edgespec.build.packed_graph import product
 from edgespec.build.problems import fail
 from edgespec.build.weights import BrokenWeightsError, FloatArray, Tensors
 
@@ -137,11 +139,11 @@ def read_config(config: Mapping[str, Any], where: str) -> Config:
         positions=positions - pad - 1 if "roberta" in kind else positions,
         pad=pad,
         token_types=0 if distil else int(config.get("type_vocab_size", 2)),
-        labels=_labels(config),
+        labels=labels_of(config),
     )
 
 
-def _labels(config: Mapping[str, Any]) -> tuple[str, ...] | None:
+def labels_of(config: Mapping[str, Any]) -> tuple[str, ...] | None:
     named = any(str(a).endswith("ForSequenceClassification") for a in config.get("architectures") or ())
     if not named:
         return None
@@ -150,12 +152,13 @@ def _labels(config: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 
 class Encoder:
-    """Writes one model's graph. `export` is the whole use of it."""
+    """Writes one model's graph. `export` is the whole use of it. Packed matrices of a Checkpoint stay integers."""
 
     def __init__(self, config: Config, tensors: Tensors, where: str) -> None:
         self.config, self.names, self.where = config, FAMILIES[config.family], where
         self.graph = Graph()
         self._tensors = tensors
+        self._packed = tensors.packed if isinstance(tensors, Checkpoint) else {}
         prefixes = self.names.prefixes
         self._prefix = next((p for p in prefixes if f"{p}embeddings.word_embeddings.weight" in tensors), prefixes[0])
 
@@ -177,7 +180,11 @@ class Encoder:
 
     def linear(self, x: str, name: str, tensor: str, fan_in: int, fan_out: int | None) -> str:
         kernel = self.tensor(f"{tensor}.weight", fan_out, fan_in)
-        return self.graph.linear(name, x, kernel.T, self.tensor(f"{tensor}.bias", kernel.shape[0]))
+        bias = self.tensor(f"{tensor}.bias", kernel.shape[0])
+        if tensor not in self._packed:
+            return self.graph.linear(name, x, kernel.T, bias)
+        y = product(self.graph, name, x, self._packed[tensor])
+        return self.graph.op("Add", f"{name}.add", y, self.graph.weight(f"{name}.bias", bias))
 
     def layer_norm(self, x: str, name: str, tensor: str) -> str:
         width = self.config.width

@@ -62,15 +62,31 @@ class Tensors:
         return self._read(name, _DTYPES | _INTEGERS)
 
     def _read(self, name: str, dtypes: Mapping[str, str]) -> FloatArray:
-        data, entry = self._where[name]
+        _, entry = self._where[name]
         dtype = dtypes.get(entry["dtype"])
         if dtype is None:
             *others, last = dtypes
             known = f"{', '.join(others)} and {last}"
             raise BrokenWeightsError(f"tensor {name!r} is {entry['dtype']}: only {known} are read")
-        flat = np.frombuffer(data, dtype)
-        if flat.size != math.prod(entry["shape"]):
-            raise BrokenWeightsError(f"tensor {name!r} has {flat.size} values, its shape {entry['shape']} wants others")
+        flat = self._shaped(name, dtype)
         if entry["dtype"] == "BF16":
             flat = (flat.astype(np.uint32) << 16).view(np.float32)
-        return flat.astype(np.float32, copy=False).reshape(entry["shape"])
+        return flat.astype(np.float32, copy=False)
+
+    def integers(self, name: str) -> npt.NDArray[Any]:
+        """A tensor of integers as it is stored. Raises KeyError for a name that is not there."""
+        _, entry = self._where[name]
+        dtype = _INTEGERS.get(entry["dtype"])
+        if dtype is None:
+            raise BrokenWeightsError(f"tensor {name!r} is {entry['dtype']}, not integers")
+        return self._shaped(name, dtype)
+
+    def is_float(self, name: str) -> bool:
+        return self._where[name][1]["dtype"] in _DTYPES
+
+    def _shaped(self, name: str, dtype: str) -> npt.NDArray[Any]:
+        data, entry = self._where[name]
+        if len(data) != math.prod(entry["shape"]) * np.dtype(dtype).itemsize:
+            count = len(data) // np.dtype(dtype).itemsize
+            raise BrokenWeightsError(f"tensor {name!r} has {count} values, its shape {entry['shape']} wants others")
+        return np.frombuffer(data, dtype).reshape(entry["shape"])

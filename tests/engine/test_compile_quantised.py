@@ -179,12 +179,64 @@ def test_four_bits_of_a_whole_model(tmp_path: Path, engine: Wasm) -> None:
 
 
 def test_other_widths_are_named() -> None:
+    for bits, block in ((4, 16), (8, 256), (2, 32)):
+        h = Hand("input_ids")
+        packed = h.const(np.zeros((8, 256 // block, block * bits // 8)), np.uint8)
+        scales = h.const(np.ones(8 * 256 // block))
+        out = h.op("MatMulNBits", h.rows(256), packed, scales, K=256, N=8, bits=bits, block_size=block)
+        compiled = compile_graph(h.model(h.mean(out)), quantization="int8")
+        assert compiled.program is None
+        assert f"{bits} bits in blocks of {block}: the engine has 4 and 8 bits" in compiled.uncovered[0].why
+
+
+def eight_bits(h: Hand, x: str, q: np.ndarray, scales: np.ndarray, *, points: np.ndarray | None = None) -> str:
+    """A MatMulNBits of 8 bits in blocks of 32."""
+    inputs = [x, h.const(q.reshape(len(q), -1, 32), np.uint8), h.const(scales.reshape(-1))]
+    inputs += [] if points is None else [h.const(points.reshape(-1), np.uint8)]
+    return h.op("MatMulNBits", *inputs, K=q.shape[1], N=len(q), bits=8, block_size=32)
+
+
+@pytest.mark.parametrize("after", ["", "Relu", "sum", "Relu sum"])
+def test_eight_bits_by_group(engine: Wasm, after: str) -> None:
+    """A product for each group, summed up: the engine's int8 has one scale a row. What follows is not lost by it."""
+    rng = np.random.default_rng(5)
+    q = rng.integers(0, 256, (96, 96)).astype(np.uint8)
+    scales = rng.uniform(0.001, 0.002, (96, 3)).astype(np.float32)
     h = Hand("input_ids")
-    packed = h.const(np.zeros((8, 1, 32)), np.uint8)
-    out = h.op("MatMulNBits", h.rows(32), packed, h.const(np.ones(8)), K=32, N=8, bits=8, block_size=32)
+    x = h.op("Tanh", h.rows(96))
+    y = h.op("Add", eight_bits(h, x, q, scales), h.const(rng.normal(size=96)))
+    y = h.op("Relu", y) if "Relu" in after else y
+    y = h.op("Add", y, x) if "sum" in after else y
+    model = h.model(h.mean(h.op("Tanh", y)))
+    program = program_of(compile_graph(model, quantization="int8"))
+    parts = linears(program)
+    assert np.array_equal(np.concatenate([pack.linear_bytes(t)[0] for t in parts], axis=1), q.astype(np.int16) - 128)
+    assert np.array_equal(np.stack([pack.linear_bytes(t)[1] for t in parts], axis=1), scales)
+    plain = with_float_weights(program_of(compile_graph(model, quantization="none")))
+    ids = texts(1, 7, 12, 30)
+    assert error(edge_rows(plain, ids), onnx_rows(model, ids)) < 2e-6
+    assert cosine(list(engine.run(program, ids).values), onnx_rows(model, ids)) > 0.9999
+
+
+def test_groups_of_one_scale_are_one_product() -> None:
+    """Blocks are a form of MatMulNBits; a scale a row is what the engine's int8 has."""
+    rng = np.random.default_rng(6)
+    q, points = rng.integers(0, 200, (24, 64)).astype(np.uint8), rng.integers(90, 120, (24, 2)).astype(np.uint8)
+    h = Hand("input_ids")
+    scales = np.repeat(rng.uniform(0.01, 0.02, (24, 1)), 2, axis=1).astype(np.float32)
+    model = h.model(h.mean(h.op("Tanh", eight_bits(h, h.rows(64), q, scales, points=points))))
+    (tensor,) = linears(program_of(compile_graph(model, quantization="none")))
+    found, found_scales = pack.linear_bytes(tensor)
+    assert np.array_equal(found, q.astype(np.int16) - np.repeat(points, 32, axis=1))
+    assert np.array_equal(found_scales, scales[:, 0])
+
+
+def test_eight_bits_with_far_zero_points_are_named() -> None:
+    q, points = np.full((8, 32), 255, np.uint8), np.zeros((8, 1), np.uint8)
+    h = Hand("input_ids")
+    out = eight_bits(h, h.rows(32), q, np.ones((8, 1), np.float32), points=points)
     compiled = compile_graph(h.model(h.mean(out)), quantization="int8")
-    assert compiled.program is None
-    assert "8 bits in blocks of 32" in compiled.uncovered[0].why
+    assert [u.why.partition(":")[0] for u in compiled.uncovered] == ["its 8-bit zero points are not in the middle"]
 
 
 def test_a_table_of_four_bits() -> None:

@@ -17,8 +17,8 @@ from edgespec.engine.patterns.layout import Slice
 class Matrix:
     """[rows, columns] weights, either floats still to be quantised or integers taken from the graph as they are.
 
-    bits 0: `values` float32. bits 8: `values` int8, `scales` [rows]. bits 4: `values` uint8 0 .. 15, `scales` (and
-    `zeros`, absent = 8) [rows, groups].
+    bits 0: `values` float32. bits 8: `values` int8, `scales` [rows], or with a group [rows, groups]. bits 4: `values`
+    uint8 0 .. 15, `scales` (and `zeros`, absent = 8) [rows, groups].
     """
 
     values: Array

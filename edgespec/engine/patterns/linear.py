@@ -127,24 +127,38 @@ def _matmul_nbits(r: Recogniser, step: Step) -> Matrix:
     rows, columns, block = (int(step.attributes[k]) for k in ("N", "K", "block_size"))
     bits = int(step.attributes.get("bits", 4))
     q, scales, zeros, order = (facts.const(step.input(i)) for i in range(1, 5))
-    if bits != 4 or block not in GROUPS:
+    if bits not in (4, 8) or block not in GROUPS:
         raise UncoveredError(
-            step, f"{bits} bits in blocks of {block}: the engine has 4 bits in blocks of 32, 64 or 128"
+            step, f"{bits} bits in blocks of {block}: the engine has 4 and 8 bits in blocks of 32, 64 or 128"
         )
     if q is None or scales is None or (step.input(3) and zeros is None):
         raise UncoveredError(step, "its weights are not constants")
     if step.input(4) and (order is None or not np.array_equal(order, np.arange(columns) // block)):
         raise UncoveredError(step, "its groups are in the order of activation (g_idx)")
+    if zeros is not None and zeros.dtype != np.uint8:
+        raise UncoveredError(step, f"its zero points are not {bits}-bit integers")
     groups = -(-columns // block)
-    values = _nibbles(q.reshape(rows, -1))[:, :columns]
-    scale = narrowed(scales.reshape(rows, groups))
-    points = None
-    if zeros is not None:
-        if zeros.dtype != np.uint8:
-            raise UncoveredError(step, "its zero points are not 4-bit integers")
-        points = _nibbles(zeros.reshape(rows, -1))[:, :groups]
-        points = None if (points == 8).all() else points
-    return Matrix(values, 4, scale, points, block)
+    unpack = _nibbles if bits == 4 else _as_bytes
+    values = unpack(q.reshape(rows, -1))[:, :columns]
+    points = None if zeros is None else unpack(zeros.reshape(rows, -1))[:, :groups]
+    if bits == 8:
+        return _grouped_bytes(step, values, scales.reshape(rows, groups), points, block)
+    points = None if points is None or (points == 8).all() else points
+    return Matrix(values, 4, narrowed(scales.reshape(rows, groups)), points, block)
+
+
+def _as_bytes(packed: Array) -> Array:
+    return packed
+
+
+def _grouped_bytes(step: Step, values: Array, scales: Array, points: Array | None, block: int) -> Matrix:
+    wide = np.full(values.shape, 128) if points is None else np.repeat(points, block, axis=1)[:, : values.shape[1]]
+    q = values.astype(np.int16) - wide.astype(np.int16)
+    if q.size and (q.min() < -128 or q.max() > 127):
+        raise UncoveredError(
+            step, "its 8-bit zero points are not in the middle: less them, the weights do not fit the engine's int8"
+        )
+    return Matrix(q.astype(np.int8), 8, np.asarray(scales, np.float32), None, block)
 
 
 def narrowed(scales: Array) -> Array:

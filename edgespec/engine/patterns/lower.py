@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -198,6 +198,11 @@ class Lowering:
         )  # fmt: skip
 
     def _linear(self, op: d.Linear) -> None:
+        parts = _one_scale_a_row(op.weight)
+        if len(parts) > 1:
+            self._linear_in_parts(op, parts)
+            return
+        op = replace(op, weight=parts[0])
         source, offset = self.at(op.x)
         residual = None if op.residual is None else self.whole(op.residual)
         weight, bias = self.matrix(op.weight, head=op.head), self.vector(op.bias)
@@ -205,6 +210,28 @@ class Lowering:
             fmt.Linear(out=self.out(op), source=source, offset=offset, weight=weight, bias=bias, act=op.act,
                        residual=residual)
         )  # fmt: skip
+
+    def _linear_in_parts(self, op: d.Linear, parts: list[d.Matrix]) -> None:
+        """The sum of products of slices: int8 by group, of which the engine's int8 has one scale a row."""
+        bias, kept = self.vector(op.bias), None if op.residual is None else self.whole(op.residual)
+        total = kept if op.act == fmt.Act.NONE else None
+        source, offset = self.at(op.x)
+        width, per_text = self.draft.widths[op.out], self.draft.per_text[op.out]
+        for part in parts:
+            out = self.register(width, per_text=per_text)
+            weight = self.matrix(part, head=op.head)
+            self.ops.append(fmt.Linear(out=out, source=source, offset=offset, weight=weight, bias=bias, residual=total))
+            offset, bias, total = offset + part.columns, None, out
+        if op.act != fmt.Act.NONE and total is not None:
+            out = self.register(width, per_text=per_text)
+            self.ops.append(fmt.Activate(out=out, source=total, act=op.act))
+            total = out
+            if kept is not None:
+                out = self.register(width, per_text=per_text)
+                self.ops.append(fmt.Add(out=out, a=total, b=kept))
+                total = out
+        if total is not None:
+            self.places[op.out] = (total, 0)
 
     def _norm(self, op: d.Norm) -> None:
         gamma, beta = self.vector(op.gamma), self.vector(op.beta)
@@ -232,6 +259,17 @@ class Lowering:
                 head=op.head, scale=op.scale, window=op.window, causal=op.causal,
             )
         )  # fmt: skip
+
+
+def _one_scale_a_row(weight: d.Matrix) -> list[d.Matrix]:
+    """int8 by group as matrices side by side, each of columns that share a scale in every row; else the matrix."""
+    if weight.bits != 8 or not weight.group:
+        return [weight]
+    scales = _given(weight.scales)
+    changes = np.flatnonzero((scales[:, 1:] != scales[:, :-1]).any(0)) + 1
+    first, last = [0, *changes], [*changes, scales.shape[1]]
+    slices = [slice(a * weight.group, b * weight.group) for a, b in zip(first, last, strict=True)]
+    return [d.Matrix(weight.values[:, s], 8, scales[:, a]) for s, a in zip(slices, first, strict=True)]
 
 
 def _given(scales: Array | None) -> Array:
