@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edgespec import assets
 from edgespec.address import Address
@@ -21,8 +21,10 @@ from edgespec.benchmark import records
 from edgespec.build.cache import Cache, default_cache_dir
 from edgespec.build.data import read_examples
 from edgespec.build.events import BuildEvent
+from edgespec.build.leakage import leakage
 from edgespec.build.pipeline import Pipeline
 from edgespec.diagnostics import Diagnostic, Diagnostics, EdgespecError, RefusedError, error
+from edgespec.evaluation import EvaluationDocument
 from edgespec.measurement import BenchDocument, summarise
 from edgespec.plan import file as plan_file
 from edgespec.plan.budget import Fit
@@ -51,6 +53,9 @@ from edgespec.state.model import ResourceRecord, State
 from edgespec.stores.local import LocalStore
 from edgespec.values import UNKNOWN, Value, is_known
 from edgespec.workspace import STATE_DIR, Workspace, load_workspace
+
+if TYPE_CHECKING:
+    from edgespec.build.evaluation.compare import Evaluator
 
 Say = Callable[[str], None]
 """A line of progress for people."""
@@ -220,7 +225,7 @@ def _quality_digest(session: Session, spec: EdgeModel, state: State | None, foun
         return None
     path = session.workspace.root / spec.quality.data
     try:
-        file = session.cache.input(path, spec.quality.data, text=True)
+        file = session.cache.input(path, spec.quality.data, text=path.suffix != ".parquet")
     except OSError as e:
         where = place(session.workspace.nodes[spec.name], ("quality", "data"))
         detail = f"{spec.quality.data}: {e.strerror}. Paths are relative to edgespec.yaml."
@@ -228,7 +233,9 @@ def _quality_digest(session: Session, spec: EdgeModel, state: State | None, foun
     record = state.get(deployment.address(spec)) if state else None
     gate: Any = record.inputs.get("quality") if record else None
     if gate is None or gate["data_digest"] != file.sha256:
-        found += read_examples(path.read_bytes(), spec.quality.data, spec.task).diagnostics
+        checked = read_examples(path.read_bytes(), spec.quality.data, spec.task)
+        found += checked.diagnostics
+        found += leakage(spec, session.workspace.root, checked.value or (), spec.quality.data)
     return file.sha256
 
 
@@ -280,7 +287,12 @@ def _providers(session: Session, account: Account, live: Live, bundles: assets.B
     workspace = session.workspace
     models = ModelProvider(workspace.root, session.cache, session.specs)
     owner = f"edgespec:{workspace.project.name}/{workspace.environment}"
-    measure = quality_measure(workspace.root, session.specs)
+
+    def teacher(spec: EdgeModel) -> Mapping[str, float]:
+        path = spec.quality.data if spec.quality is not None else ""
+        return _evaluator(session, spec, edge=False).teacher(spec, path)
+
+    measure = quality_measure(workspace.root, session.specs, teacher)
     return {
         "model": models,
         "r2_bucket": R2BucketProvider(account, live),
@@ -397,6 +409,47 @@ def bench(session: Session, name: str, *, engines: tuple[str, ...], rounds: int)
     )
     kept = records.keep(session.workspace.root, document) if document.own is not None else None
     return Benched(document, kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    document: EvaluationDocument
+    warnings: Diagnostics
+
+
+def evaluate(
+    session: Session, name: str, *, data: str | None = None, edge: bool = False, compare: bool = True
+) -> Evaluated:
+    """Measure one spec's model on its quality data or another file of the project, beside what it was compressed
+    from. Builds what is not in the cache; with `edge` real workerd answers, in a local edge of its own."""
+    session.workspace.check_names((name,))
+    spec = session.specs[name]
+    path = data or (spec.quality.data if spec.quality is not None else None)
+    if path is None:
+        detail = f"{name} names no quality data. Give it `quality: {{data: ...}}`, or say `--data FILE`."
+        raise EdgespecError(error("ES580", "the quality data cannot be measured", detail))
+    document = _evaluator(session, spec, edge=edge).evaluate(spec, path, compare=compare)
+    examples = read_examples((session.workspace.root / path).read_bytes(), path, spec.task)
+    leaks = leakage(spec, session.workspace.root, examples.value or (), path)
+    return Evaluated(document, examples.diagnostics + leaks)
+
+
+def _evaluator(session: Session, spec: EdgeModel, *, edge: bool) -> Evaluator:
+    """Keywords are found by the Worker's own code, so workerd answers for them whatever was asked."""
+    from edgespec.benchmark.answers import WorkerdAnswering, local_answering
+    from edgespec.build.evaluation.compare import Evaluator
+
+    def providers(
+        specs: Sequence[EdgeModel], account: Account, live: Live, bundles: assets.Bundles
+    ) -> dict[str, Provider]:
+        alone = replace(session, workspace=replace(session.workspace, specs=tuple(specs)))
+        return _providers(alone, account, live, bundles)
+
+    in_workerd = edge or spec.task.type == "keyword-extraction"
+    cache_dir = default_cache_dir(session.environ)
+    answering = WorkerdAnswering(providers, cache_dir, session.say) if in_workerd else local_answering()
+    root, cache = session.workspace.root, session.cache
+    return Evaluator(root, cache, lambda progress: Pipeline(root, cache, progress), answering, session.say)
 
 
 def current_state(session: Session) -> State | None:

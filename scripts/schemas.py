@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from edgespec.artifact_schema import ArtifactDocument
+from edgespec.evaluation import EvaluationDocument
 from edgespec.measurement import BenchDocument
 from edgespec.plan.file import PlanDocument
 from edgespec.spec.models import EdgeModel, Project
@@ -22,6 +23,7 @@ MODELS: dict[str, tuple[type[BaseModel], str]] = {
     "state": (StateDocument, "edgespec's state of one environment"),
     "plan": (PlanDocument, "A plan of edgespec"),
     "artifact": (ArtifactDocument, "The manifest of an edgespec artifact"),
+    "evaluation": (EvaluationDocument, "What edgespec eval measured"),
     "bench": (BenchDocument, "A measurement by edgespec bench"),
 }
 

@@ -159,6 +159,16 @@ class Pipeline:
         """The verified bytes of a chunk or a manifest, as a file in the cache; None when they are not there."""
         return self._cache.path(sha256)
 
+    def tokenizer(self, spec: EdgeModel) -> bytes:
+        """The tokenizer.json of a model that has been built, as its last stage left it."""
+        build = self._prepare(spec, sources.fetch(spec.model.source, self.root, self._cache, self._progress))
+        self._take(build, build.steps[-1])
+        entry = build.job.entries.get("pack")
+        raw = self._cache.read(entry.outputs["tokenizer.json"]) if entry else None
+        if raw is None:
+            raise fail("ES532", f"{self._cache.root}: the artifact of {spec.name} was removed. Run it again.")
+        return raw
+
     # --- what there is to do
 
     def _unknown(self, spec: EdgeModel, files: sources.ModelFiles | None) -> BuildFacts:

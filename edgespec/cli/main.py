@@ -18,6 +18,8 @@ _COMMANDS: Final = {
     "apply": "Build, upload and deploy what the specs ask for.",
     "destroy": "Remove what was deployed.",
     "build": "Build artifacts without deploying them.",
+    "eval": "Measure a model's quality beside its teacher's.",
+    "report": "Write a model's quality as a report with plots.",
     "bench": "Measure a model's CPU and memory on this machine.",
     "infer": "Ask a deployed model.",
     "state": "List and show what edgespec has deployed.",

@@ -161,10 +161,10 @@ def linear_i8(rows: Floats, weight: Tensor, kind: Kind) -> Doubles:
     """rows @ W^T without bias."""
     q, scales, zero = quantize(rows, kind)
     w, w_scales = pack.linear_bytes(weight)
-    wide = w.astype(np.int64)
-    sums = q @ wide.T - zero[:, None] * wide.sum(1)
+    wide = w.astype(np.float64)  # integers below 2^53 are exact, and their products have a fast routine
+    sums = q.astype(np.float64) @ wide.T - zero[:, None] * wide.sum(1)
     scale = scales[:, None] * w_scales
-    return cast("Doubles", sums.astype(np.float64) * scale)
+    return cast("Doubles", sums * scale)
 
 
 def linear_i4(rows: Floats, weight: Tensor) -> Doubles:
@@ -175,8 +175,8 @@ def linear_i4(rows: Floats, weight: Tensor) -> Doubles:
     group, columns = weight.group, weight.columns
     total = np.zeros((len(rows), weight.rows))
     for g, start in enumerate(range(0, columns, group)):
-        block = w[:, start : start + group].astype(np.int64) - (8 if zeros is None else zeros[:, g, None])
-        total += (q[:, start : start + group] @ block.T) * w_scales[:, g].astype(np.float64)
+        block = w[:, start : start + group].astype(np.float64) - (8 if zeros is None else zeros[:, g, None])
+        total += (q[:, start : start + group].astype(np.float64) @ block.T) * w_scales[:, g].astype(np.float64)
     corrected = total - zero[:, None] * pack.correction_of(weight).astype(np.float64)
     return corrected * scales[:, None]
 

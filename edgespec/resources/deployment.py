@@ -20,7 +20,7 @@ def desired(spec: EdgeModel, *, worker: Address, quality_digest: str | None) -> 
         gate = {
             "data": spec.quality.data,
             "data_digest": quality_digest,
-            "metrics": {name: {"min": t.min} for name, t in sorted(spec.quality.metrics.items())},
+            "metrics": {name: t.model_dump(exclude_none=True) for name, t in sorted(spec.quality.metrics.items())},
         }
     inputs = {
         "script": Ref(worker, "script"),

@@ -8,7 +8,7 @@ from typing import Any
 from edgespec.address import Address
 from edgespec.resources.base import DesiredResource, Ref, ReplaceOrder, ResourceType
 from edgespec.resources.facts import BundleFacts
-from edgespec.spec.models import EdgeModel
+from edgespec.spec.models import EdgeModel, TextClassification
 from edgespec.values import Inputs, Outputs
 
 CONFIG_FORMAT = "edgespec.worker-config/v1"
@@ -99,7 +99,15 @@ def _config(spec: EdgeModel) -> dict[str, Any]:
             }
         },
         "limits": dict(REQUEST_LIMITS),
+        **_display(spec),
     }
+
+
+def _display(spec: EdgeModel) -> dict[str, Any]:
+    """What people are shown for labels: the Worker's business alone, so that a word changed rebuilds nothing."""
+    task = spec.task
+    shown = task.display if isinstance(task, TextClassification) else {}
+    return {"display": dict(sorted(shown.items()))} if shown else {}
 
 
 def module(inputs: Inputs) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from edgespec import limits
 from edgespec.diagnostics import Diagnostic, error, warning
 from edgespec.spec.check_pipeline import check_pipeline, check_quantization
 from edgespec.spec.document import Node
-from edgespec.spec.models import CloudflareTarget, EdgeModel, Project, metrics_of
+from edgespec.spec.models import CloudflareTarget, EdgeModel, Project, TextClassification, metrics_of
 from edgespec.spec.units import format_size
 from edgespec.spec.validate import Path, key_place, locate, place, suggest
 
@@ -55,7 +55,7 @@ def _is_safe(url: str) -> bool:
 
 def check_spec(spec: EdgeModel, node: Node, project: Project) -> list[Diagnostic]:
     """Every broken rule of one spec."""
-    rules = (_names, _source, _regions, _cache, _quality, _plan)
+    rules = (_names, _source, _display, _regions, _cache, _quality, _plan)
     found = [d for rule in rules for d in rule(spec, node, project)]
     return [*found, *check_pipeline(spec, node), *check_quantization(spec, node)]
 
@@ -99,6 +99,16 @@ def _hub_advice(source: str) -> str:
             f"`{source}@` and the commit (40 hexadecimal digits, in the model's history on the hub) or a tag."
         )
     return f"{source!r}: write {hub}:ORG/NAME@REVISION; a revision is a commit or a tag."
+
+
+def _display(spec: EdgeModel, node: Node, project: Project) -> Iterator[Diagnostic]:
+    task = spec.task
+    if not isinstance(task, TextClassification):
+        return
+    for label in task.display:
+        if label not in task.labels:
+            detail = f"`{label}` is not among the task's labels.{suggest(label, task.labels)}"
+            yield error("ES159", "Display text of no label", detail, source=key_place(node, ("task", "display", label)))
 
 
 def _regions(spec: EdgeModel, node: Node, project: Project) -> Iterator[Diagnostic]:

@@ -15,7 +15,6 @@ _LATER: Final[dict[str, dict[str, str]]] = {
         "worker.cors": "CORS",
         "worker.rate_limit": "rate limits",
         "worker.placement": "placement",
-        "quality.metrics.*.max_drop": "gates on the drop from the teacher",
         "budget.monthly_cost": "budgets of cost",
         "rollout": "gradual rollout",
         "lifecycle": "lifecycle rules",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from edgespec import limits
 from edgespec.spec.codes import COUNTRIES
@@ -57,12 +57,17 @@ class Model(Strict):
     pipeline: tuple[Stage, ...] = ()
 
 
+DisplayText = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+
+
 class TextClassification(Strict):
     type: Literal["text-classification"]
     labels: Annotated[tuple[Label, ...], Field(min_length=2, max_length=1000), AfterValidator(unique)]
     multi_label: bool = False
     threshold: Annotated[float, Field(gt=0, lt=1)] = 0.5
     """Multi-label only: a label is given when its probability reaches this."""
+    display: Annotated[dict[str, DisplayText], Field(exclude=True)] = Field(default_factory=dict)
+    """Label -> what people are shown for it. The Worker gives it beside the label; no artifact depends on it."""
     max_tokens: Annotated[int, Field(ge=4, le=8192)] = 128
 
 
@@ -141,11 +146,21 @@ class WorkerOptions(Strict):
 
 
 class Threshold(Strict):
-    min: Annotated[float, Field(ge=-1, le=1)]
+    """What a metric must reach: at least `min`, and no more than `max_drop` below the teacher."""
+
+    min: Annotated[float, Field(ge=-1, le=1)] | None = None
+    max_drop: Annotated[float, Field(ge=0, le=1)] | None = None
+    """The allowed loss to compression: to the pipeline before its first `distill` or `prune`, in float32."""
+
+    @model_validator(mode="after")
+    def _something(self) -> Threshold:
+        if self.min is None and self.max_drop is None:
+            raise ValueError("needs `min`, `max_drop` or both")
+        return self
 
 
 class Quality(Strict):
-    """Measured through the deployed Worker; a version that misses a minimum gets no traffic."""
+    """Measured through the deployed Worker; a version that misses a gate gets no traffic."""
 
     data: RelativePath
     metrics: Annotated[dict[str, Threshold], Field(min_length=1)]
@@ -257,8 +272,17 @@ class Project(Strict):
 METRICS: Final[dict[str, tuple[str, ...]]] = {
     "text-classification": ("accuracy", "macro_f1"),
     "text-classification/multi_label": ("exact_match", "macro_f1", "micro_f1"),
-    "keyword-extraction": ("f1", "precision", "recall"),
-    "embedding": ("spearman",),
+    "keyword-extraction": (
+        "f1",
+        "mrr",
+        "ndcg",
+        "precision",
+        "precision_at_1",
+        "precision_at_5",
+        "recall",
+        "recall_at_5",
+    ),
+    "embedding": ("mrr", "pearson", "recall_at_1", "recall_at_5", "spearman"),
 }
 
 

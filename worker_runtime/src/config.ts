@@ -63,6 +63,8 @@ export interface WorkerConfig {
   readonly memory: number;
   readonly kv: KvTier | null;
   readonly limits: Limits;
+  /** What people are shown for a label; empty where the spec says nothing. */
+  readonly display: ReadonlyMap<string, string>;
 }
 
 /** The configuration cannot be used; the path says which value. */
@@ -196,5 +198,8 @@ export function parseConfig(source: string): WorkerConfig {
     memory: count(weights["memory"], "cache.weights.memory", 0),
     kv: kvTier(weights["kv"], "cache.weights.kv"),
     limits: limits(root["limits"], "limits"),
+    display: new Map(
+      Object.entries(object(root["display"] ?? {}, "display")).map(([label, shown]) => [label, text(shown, `display["${label}"]`)]),
+    ),
   };
 }

@@ -7,7 +7,7 @@ import { type App, handle } from "./router";
 import { createTask } from "./tasks";
 
 const config = parseConfig(source);
-const tasks = new Map(config.shards.map(({ artifact }) => [artifact, createTask(artifact)]));
+const tasks = new Map(config.shards.map(({ artifact }) => [artifact, createTask(artifact, config.display)]));
 let app: App | undefined;
 
 export default {

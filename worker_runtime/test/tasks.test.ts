@@ -3,12 +3,12 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Edge, fixture, type Json, start } from "./edge.ts";
 
-function serve(name: string, change?: (manifest: Json) => void): { current: Edge } {
+function serve(name: string, change?: (manifest: Json) => void, config?: (config: Json) => void): { current: Edge } {
   const holder = {} as { current: Edge };
   beforeAll(async () => {
     const artifact = fixture(name);
     change?.(artifact.manifest);
-    holder.current = await start({ shards: { world: { artifact } } });
+    holder.current = await start({ shards: { world: { artifact } }, ...(config && { change: config }) });
   });
   afterAll(() => holder.current.miniflare.dispose());
   return holder;
@@ -70,6 +70,36 @@ describe("text-classification with multi_label", () => {
       expect(entries.map(([label]) => label).sort()).toEqual(["10", "__proto__", "other"]);
       const expected = entries.filter(([, score]) => score >= 0.5).sort((a, b) => b[1] - a[1]);
       expect(labels).toEqual(expected.map(([label]) => label));
+    }
+  });
+});
+
+describe("display text of labels", () => {
+  const one = serve("classification", undefined, (config) => {
+    config.display = { refund: "Refund request", delivery: "Où est mon colis ?" };
+  });
+  const many = serve("multi-label", undefined, (config) => {
+    config.display = { refund: "Refund request", other: "Something else" };
+  });
+
+  test("beside the label; a label without one stands for itself", async () => {
+    const shown: Record<string, string> = { refund: "Refund request", delivery: "Où est mon colis ?", other: "other" };
+    const seen = new Set<string>();
+    for (const text of ["refund please", "where is my parcel", "machine learning", "hello", "broken lamp", "sun"]) {
+      const { result } = (await one.current.infer({ text })).body;
+      expect(Object.keys(result)).toEqual(["label", "display", "score", "scores", "tokens", "truncated"]);
+      expect(result.display).toBe(shown[result.label]);
+      seen.add(result.label);
+    }
+    expect(seen.size).toBeGreaterThan(0);
+  });
+
+  test("of several labels in their order", async () => {
+    for (const text of ["hate and insult", "thanks my friendly friend", "broken lamp"]) {
+      const { result } = (await many.current.infer({ text })).body;
+      expect(result.display).toHaveLength(result.labels.length);
+      const shown: Record<string, string> = { refund: "Refund request", other: "Something else" };
+      expect(result.display).toEqual(result.labels.map((label: string) => shown[label] ?? label));
     }
   });
 });

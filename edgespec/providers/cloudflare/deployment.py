@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from edgespec.address import Address
+from edgespec.evaluation import floor_of
 from edgespec.providers.base import Observed, Progress, ProviderError
 from edgespec.providers.cloudflare.account import Account, api_errors
 from edgespec.providers.cloudflare.live import Live
@@ -18,8 +20,19 @@ if TYPE_CHECKING:
     import httpx
 
 Infer: TypeAlias = Callable[[Sequence[str]], list[dict[str, Any]]]
-Measure: TypeAlias = Callable[[str, Infer], Mapping[str, float]]
-"""(spec name, infer) -> metric -> value, over the spec's quality data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Metrics over a spec's quality data."""
+
+    metrics: Mapping[str, float]
+    teacher: Mapping[str, float] | None = None
+    """Of the model before compression; None where no gate asks for it."""
+
+
+Measure: TypeAlias = Callable[[str, Infer], Measured]
+"""(spec name, infer) -> what there is to compare with the gate."""
 
 WAIT_S: Final = 90.0
 """How long an address may take to answer: a new workers.dev name needs time to spread."""
@@ -62,12 +75,13 @@ class DeploymentProvider:
                 url = self._account.worker_url(script)
             progress("checking the new version's health", None)
             _wait_healthy(http, preview, address)
-            metrics = self._gate(http, preview, address, inputs, progress)
+            measured = self._gate(http, preview, address, inputs, progress)
             with api_errors(address, "Deploying"):
                 self._deploy(script, version)
             progress("waiting until it answers", None)
             _wait_healthy(http, url, address)
-        return {"url": url, "metrics": dict(metrics)}
+        outputs: Outputs = {"url": url, "metrics": dict(measured.metrics)}
+        return outputs if measured.teacher is None else {**outputs, "teacher": dict(measured.teacher)}
 
     def _deploy(self, script: str, version: str) -> None:
         self._live.forget()
@@ -85,11 +99,11 @@ class DeploymentProvider:
 
     def _gate(
         self, http: httpx.Client, url: str, address: Address, inputs: Inputs, progress: Progress
-    ) -> Mapping[str, float]:
-        """Measure and compare with the minima; a miss is an error and nothing was changed."""
+    ) -> Measured:
+        """Measure and compare with the gates; a miss is an error and nothing was changed."""
         quality: Any = inputs["quality"]
         if quality is None:
-            return {}
+            return Measured({})
         asked = 0
 
         def infer(texts: Sequence[str]) -> list[dict[str, Any]]:
@@ -101,19 +115,19 @@ class DeploymentProvider:
                 progress(f"measuring quality through the Worker: {asked} texts", len(answers) / len(texts))
             return answers
 
-        metrics = self._measure(address.name, infer)
+        measured = self._measure(address.name, infer)
         missed = [
-            f"{name} is {metrics[name]:.4f}, below the minimum {gate['min']:g}"
+            why
             for name, gate in sorted(quality["metrics"].items())
-            if metrics[name] < gate["min"]
+            if (why := _missed(name, gate, measured)) is not None
         ]
         if missed:
             detail = (
                 f"{'; '.join(missed)} (measured on {quality['data']} through the uploaded version). It got no traffic; "
-                "what was deployed before goes on. Improve the model or its data, or lower the minimum."
+                "what was deployed before goes on. Improve the model or its data, or ask for less."
             )
             raise ProviderError(address, "The quality gate failed", detail, nothing_done=True)
-        return metrics
+        return measured
 
     def update(self, record: ResourceRecord, inputs: Inputs, progress: Progress) -> Outputs:
         return self.create(record.address, inputs, progress)
@@ -127,6 +141,21 @@ class DeploymentProvider:
             self._account.sdk.workers.scripts.subdomain.create(
                 script, account_id=self._account.id, enabled=False, previews_enabled=True
             )
+
+
+def _missed(name: str, gate: Mapping[str, float], measured: Measured) -> str | None:
+    """Why a metric does not pass its gate; None when it does."""
+    value = measured.metrics[name]
+    teacher = measured.teacher[name] if measured.teacher is not None else None
+    floor = floor_of(gate, teacher)
+    if value >= floor:
+        return None
+    if gate.get("min") == floor:
+        return f"{name} is {value:.4f}, below the minimum {floor:g}"
+    return (
+        f"{name} is {value:.4f}; the teacher, which is the model before compression, has {teacher:.4f}: that is a drop "
+        f"of {(teacher or 0) - value:.4f}, and {gate['max_drop']:g} is allowed"
+    )
 
 
 def _wait_healthy(http: httpx.Client, url: str, address: Address) -> None:

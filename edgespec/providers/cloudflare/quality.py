@@ -1,19 +1,22 @@
-"""Measure a spec's quality data through a Worker."""
+"""Measure a spec's quality data through a Worker, and its teacher where a gate asks how much was lost."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from edgespec.build.data import read_examples
 from edgespec.build.evaluate import measure
-from edgespec.providers.cloudflare.deployment import Infer, Measure
+from edgespec.providers.cloudflare.deployment import Infer, Measure, Measured
 from edgespec.spec.models import EdgeModel
 
+Teacher = Callable[[EdgeModel], Mapping[str, float]]
+"""The metrics of a spec's model before compression, on its quality data."""
 
-def quality_measure(root: Path, specs: Mapping[str, EdgeModel]) -> Measure:
-    def run(name: str, infer: Infer) -> dict[str, float]:
+
+def quality_measure(root: Path, specs: Mapping[str, EdgeModel], teacher: Teacher) -> Measure:
+    def run(name: str, infer: Infer) -> Measured:
         spec = specs[name]
         assert spec.quality is not None  # noqa: S101  # only a deployment with a gate asks
         data = (root / spec.quality.data).read_bytes()
@@ -22,6 +25,8 @@ def quality_measure(root: Path, specs: Mapping[str, EdgeModel]) -> Measure:
         def answers(texts: Sequence[str]) -> list[dict[str, Any]]:
             return infer(texts)
 
-        return measure(examples, spec.task, answers)
+        metrics = measure(examples, spec.task, answers)
+        compared = any(t.max_drop is not None for t in spec.quality.metrics.values())
+        return Measured(metrics, teacher(spec) if compared else None)
 
     return run

@@ -23,8 +23,11 @@ export interface Task {
   prepare(fields: ReadonlyMap<string, unknown>): Infer;
 }
 
+/** Label -> what people are shown for it. */
+export type Display = ReadonlyMap<string, string>;
+
 /** Raises ConfigError when the settings do not fit the task or the model. */
-export type TaskType = (settings: TaskSettings, model: ModelInfo) => Task;
+export type TaskType = (settings: TaskSettings, model: ModelInfo, display: Display) => Task;
 
 /** Six significant digits: what float32 arithmetic on quantised weights can promise, in short JSON. */
 export const rounded = (value: number): number => Number(value.toPrecision(6));

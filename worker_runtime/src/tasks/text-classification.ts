@@ -1,7 +1,7 @@
 /** One label for a text (softmax), or any number of labels above the threshold (`multi_label`, sigmoid). */
 
 import { ConfigError } from "../config";
-import { type Result, rounded, type TaskType } from "./task";
+import { type Display, type Result, rounded, type TaskType } from "./task";
 import { sigmoid, softmax } from "./vectors";
 
 /** In the order of `labels`; own properties even for a label such as `__proto__`. */
@@ -26,7 +26,16 @@ function multiple(labels: readonly string[], logits: Float32Array, threshold: nu
   return { labels: chosen.map(({ label }) => label), scores: scoresOf(labels, scores) };
 }
 
-export const textClassification: TaskType = (settings, model) => {
+/** The display text of the label, or of each of the labels in their order; a label without one stands for itself. */
+function shown(result: Result, display: Display): Result {
+  const of = (label: string) => display.get(label) ?? label;
+  const { label, labels } = result as { label?: string; labels?: string[] };
+  const [first, ...rest] = Object.entries(result);
+  const text = label === undefined ? (labels ?? []).map(of) : of(label);
+  return Object.fromEntries([first as [string, unknown], ["display", text], ...rest]);
+}
+
+export const textClassification: TaskType = (settings, model, display) => {
   const labels = settings["labels"];
   const threshold = settings["threshold"] ?? 0.5;
   if (!Array.isArray(labels) || !labels.every((label) => typeof label === "string") || labels.length !== model.dimensions) {
@@ -34,9 +43,10 @@ export const textClassification: TaskType = (settings, model) => {
   }
   if (typeof threshold !== "number") throw new ConfigError("config.json: task.threshold must be a number");
   const names: readonly string[] = labels;
-  const decide = settings["multi_label"] === true
+  const choose = settings["multi_label"] === true
     ? (logits: Float32Array) => multiple(names, logits, threshold)
     : (logits: Float32Array) => single(names, logits);
+  const decide = (logits: Float32Array) => (display.size === 0 ? choose(logits) : shown(choose(logits), display));
   return {
     fields: [],
     prepare: () => async (text, textModel) => {
