@@ -6,15 +6,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from edgespec.build import checkpoint
 from edgespec.build.problems import fail
-from edgespec.build.quantised import MOST, Floats, array_of, relative_error
 from edgespec.build.stages.stage import Job
 from edgespec.build.swift_models import KINDS, Kind, is_language_model, is_quantised, read_config
 from edgespec.build.weights_file import RawTensor, read_header, read_tensors, write_tensors
 from edgespec.spec.pipeline import Quantization
+
+if TYPE_CHECKING:
+    from edgespec.build.quantised import Floats
 
 CLASSIFIER: Final = "ForSequenceClassification"
 _PREFIXES: Final = ("", "bert.", "roberta.", "model.")
@@ -164,6 +166,8 @@ def compare(
     source: Mapping[str, RawTensor], modules: Sequence[str], bits: int, read: Callable[[str], Floats]
 ) -> dict[str, float]:
     """How far the packed matrices are from the float ones, relative to these. Raises ES573 for what was misread."""
+    from edgespec.build.quantised import MOST, array_of, relative_error
+
     errors = {n: relative_error(read(n), array_of(source[f"{n}.weight"]).astype("<f4")) for n in modules}
     worst = max(errors, key=lambda n: errors[n])
     if not errors[worst] <= MOST[bits]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from typing import Final
 
 from edgespec.build.problems import fail
-from edgespec.build.quantised import matrices
 from edgespec.build.quantising import (
     calibration_texts,
     check_shapes,
@@ -23,6 +23,7 @@ from edgespec.build.quantising import (
 from edgespec.build.stages.stage import Inputs, Job, Needs, Result, Stage, checkpoint_outputs, part
 from edgespec.build.swift import has_gpu, require, run_logged, start_log
 from edgespec.build.swift_models import is_language_model
+from edgespec.build.weights_file import RawTensor
 
 PARTS: Final = ("qweight", "qzeros", "scales")
 MULTIPLE: Final = 64
@@ -52,6 +53,8 @@ def _check(job: Job) -> None:
 
 
 def _run(job: Job) -> Result:
+    from edgespec.build.quantised import matrices
+
     require("gptqmodel", package="gptqmodel")
     options, gpu = options_of(job), has_gpu()
     texts = calibration_texts(job)
@@ -67,7 +70,7 @@ def _run(job: Job) -> Result:
         job.say(f"AWQ to 4 bits in groups of {options.group_size}, on {len(texts)} texts", 0.0)
         command = [sys.executable, "-m", "edgespec.build.plugins.awq", str(folder / "job.json")]
         run_logged(job, command, folder, "gptqmodel", gpu=gpu, bars=r"Quantizing", span=(0.0, 0.9))
-        tensors = tensors_in(folder / "out")
+        tensors = with_originals(tensors_in(original), tensors_in(folder / "out"))
         modules = matrices(tensors)
         if not modules:
             raise fail("ES573", "the tool packed nothing.")
@@ -76,6 +79,21 @@ def _run(job: Job) -> Result:
         }  # fmt: skip
         packed = write_packed(folder / "packed", original, tensors, note)
         return Result(checkpoint_outputs(packed), {**note, "matrices": len(modules), "deterministic": not gpu})
+
+
+def with_originals(source: Mapping[str, RawTensor], made: Mapping[str, RawTensor]) -> dict[str, RawTensor]:
+    """What the tool made, with the source's own numbers where it only rounded them to half precision: it scales norms,
+    and leaves the embedding as it is."""
+    import numpy as np
+
+    from edgespec.build.quantised import array_of
+
+    out = dict(made)
+    for name in sorted(set(source) & set(made)):
+        before, after = array_of(source[name]), array_of(made[name])
+        if before.shape == after.shape and np.array_equal(before.astype(np.float16), after.astype(np.float16)):
+            out[name] = source[name]
+    return out
 
 
 STAGE = Stage(

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from edgespec.build.quantised import bnb_float, matrices
 from edgespec.build.quantising import (
     compare,
     kind_for,
@@ -41,6 +40,8 @@ def _check(job: Job) -> None:
 
 
 def _run(job: Job) -> Result:
+    from edgespec.build.quantised import bnb_float, matrices
+
     require("swift", package="ms-swift")
     require("bitsandbytes", package="bitsandbytes")
     gpu = has_gpu()

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Final
 
 from edgespec.build.problems import fail
-from edgespec.build.quantised import gptq_float, gptq_version, groups_in_order, matrices
 from edgespec.build.quantising import (
     calibration_texts,
     check_shapes,
@@ -48,6 +47,8 @@ def _check(job: Job) -> None:
 
 
 def _run(job: Job) -> Result:
+    from edgespec.build.quantised import gptq_float, gptq_version, groups_in_order, matrices
+
     require("swift", package="ms-swift")
     require("gptqmodel", "optimum", package="gptqmodel")
     options, gpu = options_of(job), has_gpu()
