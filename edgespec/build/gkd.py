@@ -147,6 +147,7 @@ def training_arguments(options: DistillStage, *, gpu: bool, answered: bool) -> d
         **COMMON,
         **device_arguments(gpu=gpu),
         "rlhf_type": "gkd",
+        "truncation_strategy": "left",  # cut at the right, a conversation would lose its answer
         "tuner_type": "full",
         "lmbda": ON_POLICY if answered else 1.0,
         "sft_alpha": (1 - options.alpha) / options.alpha if answered else 0.0,

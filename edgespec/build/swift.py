@@ -72,10 +72,16 @@ def environment(home: Path, *, gpu: bool) -> dict[str, str]:
 
 
 def device_arguments(*, gpu: bool) -> dict[str, Argument]:
-    """Where and in what numbers a training computes."""
+    """Where and in what numbers a training computes. Weights are float32 everywhere."""
     if gpu:
-        return {"bf16": True, "fp16": False, "torch_dtype": "float32", "full_determinism": False}
+        return {"bf16": _has_bf16(), "fp16": False, "torch_dtype": "float32"}
     return {"use_cpu": True, "bf16": False, "fp16": False, "torch_dtype": "float32"}
+
+
+def _has_bf16() -> bool:
+    import torch
+
+    return bool(torch.cuda.is_available() and torch.cuda.is_bf16_supported())
 
 
 COMMON: Final[Arguments] = {

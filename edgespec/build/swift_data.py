@@ -11,12 +11,15 @@ from typing import Any, Final, Literal
 from edgespec.build.cache import InputFile
 from edgespec.build.data import Conversation, Labelled, Pair, read_conversations, read_examples, read_texts
 from edgespec.build.problems import fail
+from edgespec.build.sources import ModelFiles
 from edgespec.diagnostics import Checked
 from edgespec.spec.models import Embedding, TextClassification
 
 Row = Mapping[str, Any]
 SAME: Final = 1e-9
 """Scores that differ by less are one score."""
+MARKS: Final = 5
+"""Tokens around a message: its start, who says it, its end."""
 
 
 def said(text: str) -> list[dict[str, str]]:
@@ -79,6 +82,19 @@ def read_conversation_rows(file: InputFile) -> tuple[list[Row], Checked[Any]]:
 def read_text_rows(file: InputFile, count: int) -> list[Row]:
     """The first so many texts of a file of any kind."""
     return [{"messages": said(text)} for text in read_texts(file.read(), file.name).unwrap()[:count]]
+
+
+def count_long(files: ModelFiles, rows: Sequence[Row], most: int) -> int:
+    """How many conversations have more tokens than that, with MARKS for what a template writes around a message."""
+    from edgespec.build.embed import read_tokenizer
+
+    tokenizer = read_tokenizer(files.tokenizer.read(), None)
+
+    def size(row: Row) -> int:
+        texts = [m["content"] for m in row["messages"]]
+        return sum(len(e.ids) + MARKS for e in tokenizer.encode_batch(texts, add_special_tokens=False))
+
+    return sum(size(row) > most for row in rows)
 
 
 def write_rows(path: Path, rows: Iterable[Row]) -> Path:

@@ -7,7 +7,7 @@ A classifier for text-classification, an encoder on pairs for embedding, a causa
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -29,6 +29,7 @@ from edgespec.build.swift import (
 )
 from edgespec.build.swift_data import (
     Row,
+    count_long,
     pair_loss,
     read_conversation_rows,
     read_task_rows,
@@ -245,11 +246,24 @@ def _data_arguments(job: Job, work: Work, folder: Path) -> dict[str, Argument]:
         job.say(str(warned))
     found: dict[str, Argument] = {"dataset": str(write_rows(folder / "train.jsonl", rows)), "eval_strategy": "no"}
     if "validation" in job.step.data:
-        rows, _ = _rows(job, "validation")
-        found |= {"val_dataset": str(write_rows(folder / "validation.jsonl", rows)), "eval_strategy": "epoch"}
+        kept, _ = _rows(job, "validation")
+        found |= {"val_dataset": str(write_rows(folder / "validation.jsonl", kept)), "eval_strategy": "epoch"}
     if work.objective == "pairs":
         found["loss_type"] = _pairs_loss(job, checked)
+    if work.objective == "messages":
+        # Cut at the right, a conversation would lose the answer, and with it all that there is to learn.
+        found["truncation_strategy"] = "left"
+        _say_long(job, rows, work.max_tokens)
     return found
+
+
+def _say_long(job: Job, rows: Sequence[Row], most: int) -> None:
+    """Tells how many conversations are cut."""
+    if long := count_long(job.files, rows, most):
+        job.say(
+            f"{long} of {len(rows)} conversations are longer than max_tokens ({most}): they lose their beginnings, the "
+            "answers stay"
+        )
 
 
 def _merge(job: Job, work: Work, adapter: Path, source: Path, folder: Path, *, gpu: bool) -> Path:

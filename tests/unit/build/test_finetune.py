@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from edgespec.build import checkpoint
+from edgespec.build import checkpoint, swift
 from edgespec.build.data import Labelled, Pair
 from edgespec.build.quantised import array_of
 from edgespec.build.stages import finetune
@@ -142,7 +142,8 @@ def test_adapters(project: Path) -> None:
     assert {"quant_method": "bnb", "quant_bits": 4, "learning_rate": 0.01, "max_length": 20}.items() <= qlora.items()
 
 
-def test_on_a_gpu(project: Path) -> None:
+def test_on_a_gpu(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(swift, "_has_bf16", lambda: True)
     found = told(project, gpu=True)
     assert "use_cpu" not in found
     assert found["bf16"] is True
