@@ -114,7 +114,7 @@ class EvaluationDocument(_Strict):
     variants: tuple[VariantResult, ...] = Field(min_length=1)
     """The teacher first, what is deployed last."""
     gates: dict[str, dict[str, float]] = Field(default_factory=dict)
-    """`quality.metrics` as the spec has them."""
+    """`quality.metrics` as the spec has them; empty for other data than `quality.data`."""
     left_out: tuple[LeftOut, ...] = ()
 
     def find(self, variant: str) -> VariantResult | None:

@@ -2,32 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from edgespec.build.data import Example, leaks, read_examples
+from edgespec.build.data import (
+    AnyExample,
+    Example,
+    Unlabelled,
+    leaks,
+    read_examples,
+    read_partly_labelled,
+    read_texts,
+)
 from edgespec.diagnostics import Diagnostic, EdgespecError
-from edgespec.spec.models import EdgeModel
-from edgespec.spec.pipeline import FinetuneStage, HeadStage
-
-
-def training_paths(spec: EdgeModel) -> Iterator[str]:
-    """The files of the task's own examples that its pipeline learns from, each once."""
-    stages = [stage.options for stage in spec.model.pipeline]
-    fitted = [s for s in stages if isinstance(s, HeadStage | FinetuneStage)]
-    yield from dict.fromkeys(
-        s.train for s in fitted if not (isinstance(s, FinetuneStage) and s.objective == "messages")
-    )
+from edgespec.spec.models import EdgeModel, TextClassification
+from edgespec.spec.pipeline import DistillStage, FinetuneStage, HeadStage
 
 
 def leakage(spec: EdgeModel, root: Path, quality: Sequence[Example], path: str) -> list[Diagnostic]:
     """Warnings, one a file; a training file that cannot be read is another check's business."""
     found: list[Diagnostic] = []
-    for name in training_paths(spec):
+    for name, labelled in training_files(spec).items():
         try:
-            training = read_examples((root / name).read_bytes(), name, spec.task).value
+            data = (root / name).read_bytes()
+            training = _read(data, name, spec, labelled=labelled)
         except (OSError, EdgespecError):
             continue
-        if training is not None:
-            found += leaks(training, quality, name, path)
+        found += leaks(training, quality, name, path)
     return found
+
+
+def training_files(spec: EdgeModel) -> dict[str, bool]:
+    """The files that the pipeline learns the task from, and whether their rows are the task's own examples; texts that
+    are only distilled from need no labels."""
+    found: dict[str, bool] = {}
+    for stage in (stage.options for stage in spec.model.pipeline):
+        if isinstance(stage, HeadStage) or (isinstance(stage, FinetuneStage) and stage.objective == "task"):
+            found[stage.train] = True
+        elif isinstance(stage, DistillStage) and stage.data is not None:
+            found.setdefault(stage.data, False)
+    return found
+
+
+def _read(data: bytes, name: str, spec: EdgeModel, *, labelled: bool) -> Sequence[AnyExample]:
+    if labelled:
+        return read_examples(data, name, spec.task).unwrap()
+    if isinstance(spec.task, TextClassification):
+        return read_partly_labelled(data, name, spec.task).unwrap()
+    return [Unlabelled(text, line=n) for n, text in enumerate(read_texts(data, name).unwrap(), start=1)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from edgespec import operations
@@ -21,7 +23,8 @@ from edgespec.render import evaluation as render_evaluation
 def command(
     ctx: click.Context, name: str, environment: str | None, data: str | None, edge: bool, alone: bool, as_json: bool
 ) -> None:
-    """Measure NAME's model on its quality data, beside the models that it was compressed from. Changes nothing."""
+    """Measure NAME's model on its quality data, beside the models that it was compressed from. Deploys nothing; exits
+    with 4 when a gate of `quality.metrics` is missed."""
     session = session_of(ctx, environment, any_environment=environment is None)
     evaluated = operations.evaluate(session, name, data=data, edge=edge, compare=not alone)
     print_diagnostics(session.workspace.warnings + evaluated.warnings)
@@ -29,3 +32,5 @@ def command(
         print_json(evaluated.document.model_dump(mode="json"))
     else:
         print_lines(render_evaluation.render(evaluated.document))
+    missed = [text for met, text in render_evaluation.gate_results(evaluated.document) if not met]
+    sys.exit(4 if missed and not alone else 0)

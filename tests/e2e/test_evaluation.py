@@ -93,9 +93,9 @@ def test_display_text_changes_the_worker_alone(project: TinyProject) -> None:
     assert not [c for c in planned.plan.changes if c.action is not Action.NOOP]
 
 
-def run(project: TinyProject, *arguments: str) -> str:
+def run(project: TinyProject, *arguments: str, code: int = 0) -> str:
     ran = CliRunner().invoke(cli, ["-C", str(project.root), *arguments], env=project.environ, catch_exceptions=False)
-    assert ran.exit_code == 0, ran.output
+    assert ran.exit_code == code, ran.output
     return ran.stdout
 
 
@@ -127,6 +127,14 @@ def test_keywords_are_measured_in_workerd(project: TinyProject) -> None:
     assert variant["computed_by"].startswith("workerd ")
     assert variant["metrics"]["recall"] == 1.0
     assert variant["metrics"]["precision"] < 1
+
+
+def test_a_missed_gate_is_an_exit_code(project: TinyProject) -> None:
+    rows = "".join(json.dumps({"text": t, "label": "refund"}) + "\n" for t in ("where is my parcel", "hello shop"))
+    (project.root / "data" / "test.jsonl").write_text(rows)
+    project.write_spec(quality={"data": "data/test.jsonl", "metrics": {"accuracy": {"min": 0.9}}})
+    assert "missed: accuracy is 0.0000; the gate asks for 0.9000" in run(project, "eval", "tiny", code=4)
+    assert "gate" not in run(project, "eval", "tiny", "--data", "data/train.jsonl")
 
 
 @pytest.mark.parametrize("suffix", ["html", "md"])

@@ -47,9 +47,9 @@ def read_examples(data: bytes, path: str, task: Task, *, training: bool = False)
 def read_partly_labelled(
     data: bytes, path: str, task: TextClassification
 ) -> Checked[tuple[Labelled | Unlabelled, ...]]:
-    """Texts to distil from: with the task's labels where somebody has given them."""
+    """Texts to distil from: with the task's labels where somebody has given them; `.txt` has one text a line."""
     form = form_of(task, labels_optional=True)
-    return _checked(*_read(data, path, form, lambda fields: fields.partly(task)), path)
+    return _checked(*_read(data, path, form, lambda fields: fields.partly(task), plain=True), path)
 
 
 def read_conversations(data: bytes, path: str) -> Checked[tuple[Conversation, ...]]:
@@ -85,10 +85,10 @@ def _checked(
 
 
 def _read(
-    data: bytes, path: str, form: Form, convert: Callable[[Fields], E]
+    data: bytes, path: str, form: Form, convert: Callable[[Fields], E], *, plain: bool = False
 ) -> tuple[list[E], list[Diagnostic], list[Diagnostic]]:
     """The examples, the problems and the cautions."""
-    rows = _rows(data, path, form, plain=False)
+    rows = _rows(data, path, form, plain=plain)
     problems, cautions, found = list(rows.problems), [], []
     seen: dict[tuple[str, ...], E] = {}
     for row in rows.rows if _header_fits(rows, lambda _: form, problems) else ():

@@ -91,7 +91,7 @@ class Evaluator:
             edgespec=__version__,
             data=described,
             variants=tuple(_result(v, m, examples, tokens) for v, m in found.values()),
-            gates=gates_of(spec),
+            gates=gates_of(spec) if spec.quality is not None and path == spec.quality.data else {},
             left_out=tuple(left_out),
         )
 

@@ -261,6 +261,7 @@ def test_labels_that_may_be_missing() -> None:
     assert read_partly_labelled(data, "d.jsonl", CLASSES).unwrap() == expected
     assert read_partly_labelled(b"text,label\na,refund\nb,\n", "d.csv", CLASSES).unwrap() == expected
     assert read_partly_labelled(b"text\nb\n", "d.csv", CLASSES).unwrap() == (Unlabelled("b"),)
+    assert read_partly_labelled(b"a\nb\n", "d.txt", CLASSES).unwrap() == (Unlabelled("a"), Unlabelled("b"))
     wrong = read_partly_labelled(b'{"text": "a", "label": "x"}', "d.jsonl", CLASSES)
     assert [d.code for d in wrong.diagnostics] == ["ES525"]
     assert [d.code for d in read_examples(data, "d.jsonl", CLASSES).diagnostics] == ["ES522"]

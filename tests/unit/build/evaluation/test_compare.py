@@ -264,3 +264,17 @@ def test_leaks_are_warned_of(root: Path) -> None:
     (d,) = leakage(spec(), root, examples, "data/copy.jsonl")
     assert d.code == "ES583"
     assert leakage(spec(), root, read_examples((root / DATA).read_bytes(), DATA, spec().task).unwrap(), DATA) == []
+
+
+def test_texts_that_were_only_distilled_from_leak_too(root: Path) -> None:
+    from edgespec.build.data import read_examples
+    from edgespec.build.leakage import leakage
+
+    examples = read_examples((root / DATA).read_bytes(), DATA, spec().task).unwrap()
+    texts = [e.text for e in examples[:2] if not hasattr(e, "text_a")]
+    (root / "data" / "texts.txt").write_text("\n".join(["new", *texts]))
+    distil = {"distill": {"data": "data/texts.txt", "student": {"layers": 1}}}
+    asked = spec(model={"source": "./models/tiny", "pipeline": [distil]})
+    (d,) = leakage(asked, root, examples, DATA)
+    assert "2 of 90 examples" in d.detail
+    assert "line 1 is line 2 of data/texts.txt" in d.detail
