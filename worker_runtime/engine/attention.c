@@ -49,11 +49,18 @@ ALWAYS void multiply(v128_t c[4][2], const float *a, u32 a_step, const float *b,
     KEEP(a, b);
 #pragma unroll
     for (u32 i = 0; i < 2; i++, a += a_step, b += b_step) {
-      v128_t x = LOAD(a), b0 = LOAD(b), b1 = LOAD(b + 4);
+      v128_t b0 = LOAD(b), b1 = LOAD(b + 4);
+#if RELAXED
+      v128_t x = LOAD(a);
       HOLD(x);
+#endif
 #pragma unroll
       for (u32 r = 0; r < 4; r++) {
+#if RELAXED
         v128_t y = SPREAD(x, r);
+#else
+        v128_t y = wasm_v128_load32_splat(a + r);  // without fused products, shuffles would be too many
+#endif
         c[r][0] = MADD(y, b0, c[r][0]), c[r][1] = MADD(y, b1, c[r][1]);
         __asm__ volatile("" : "+r"(c[r][0]), "+r"(c[r][1]));
       }

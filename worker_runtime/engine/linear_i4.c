@@ -11,32 +11,38 @@ typedef v128_t Sums[4][2];
 #define DOT(a, b, c) wasm_i32x4_relaxed_dot_i8x16_i7x16_add(a, b, c)
 #define DOT16(a, b) wasm_i16x8_relaxed_dot_i8x16_i7x16(a, b)
 
-// 32 columns with an exact 4-way dot product.
-ALWAYS void columns_dot(Sums c, const u8 *w, const u8 *a) {
+// 16 columns with an exact 4-way dot product, or whose pairs add up in 16 bits. One load brings 4 rows' columns, as in
+// linear_i8.c.
+ALWAYS void columns_bytes(Sums c, const u8 *w, const u8 *a, u32 exact) {
 #pragma unroll
-  for (u32 i = 0; i < 8; i++) {
-    v128_t w0 = wasm_v128_load(w + 32 * i), w1 = wasm_v128_load(w + 32 * i + 16);
+  for (u32 i = 0; i < 4; i++) {
+    v128_t all = wasm_v128_load(a + 16 * i), w0 = wasm_v128_load(w + 32 * i), w1 = wasm_v128_load(w + 32 * i + 16);
+    HOLD(all);
+#pragma unroll
     for (u32 r = 0; r < 4; r++) {
-      v128_t x = wasm_v128_load32_splat(a + 16 * i + 4 * r);
-      c[r][0] = DOT(x, w0, c[r][0]), c[r][1] = DOT(x, w1, c[r][1]);
+      v128_t x = SPREAD(all, r);
+      c[r][0] = exact ? DOT(x, w0, c[r][0]) : wasm_i16x8_add(c[r][0], DOT16(x, w0));
+      c[r][1] = exact ? DOT(x, w1, c[r][1]) : wasm_i16x8_add(c[r][1], DOT16(x, w1));
+      __asm__ volatile("" : "+r"(c[r][0]), "+r"(c[r][1]));
     }
-    SETTLE(c);
   }
 }
 
-// 32 columns whose pairs add up in 16 bits: 8 * 2 * 15 * 128 = 30720.
+ALWAYS void columns_dot(Sums c, const u8 *w, const u8 *a) {
+  columns_bytes(c, w, a, 1);
+  w += 128, a += 64;
+  KEEP(w, a);
+  columns_bytes(c, w, a, 1);
+}
+
+// 8 * 2 * 15 * 128 = 30720 fits 16 bits.
 ALWAYS void columns_16(Sums c, const u8 *w, const u8 *a) {
   const v128_t ones = wasm_i16x8_splat(1), zero = wasm_i16x8_splat(0);
   Sums h = {{zero, zero}, {zero, zero}, {zero, zero}, {zero, zero}};
-#pragma unroll
-  for (u32 i = 0; i < 8; i++) {
-    v128_t w0 = wasm_v128_load(w + 32 * i), w1 = wasm_v128_load(w + 32 * i + 16);
-    for (u32 r = 0; r < 4; r++) {
-      v128_t x = wasm_v128_load32_splat(a + 16 * i + 4 * r);
-      h[r][0] = wasm_i16x8_add(h[r][0], DOT16(x, w0)), h[r][1] = wasm_i16x8_add(h[r][1], DOT16(x, w1));
-    }
-    SETTLE(h);
-  }
+  columns_bytes(h, w, a, 0);
+  w += 128, a += 64;
+  KEEP(w, a);
+  columns_bytes(h, w, a, 0);
   for (u32 r = 0; r < 4; r++) {
     c[r][0] = wasm_i32x4_add(c[r][0], wasm_i32x4_dot_i16x8(h[r][0], ones));
     c[r][1] = wasm_i32x4_add(c[r][1], wasm_i32x4_dot_i16x8(h[r][1], ones));
@@ -50,7 +56,7 @@ static void unpack_panel(const u8 *w, u32 wide) {
   for (u32 k = 0; k < wide; k += 4, w += 16, out += 32) {
     v128_t both = wasm_v128_load(w);
     wasm_v128_store(out, wasm_v128_and(both, mask));
-    wasm_v128_store(out + 16, wasm_u8x16_shr(both, 4));
+    wasm_v128_store(out + 16, wasm_v128_and(wasm_u16x8_shr(both, 4), mask));
   }
 }
 #else

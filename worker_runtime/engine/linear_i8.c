@@ -21,16 +21,20 @@ static void widen_panel(u8 *out, const u8 *w, u32 wide) {
     }
 }
 
-// A row's sums for 4 * `quads` columns become floats.
-ALWAYS void store_row(const Target *t, const Tensor *tensor, u32 row, u32 n, const v128_t *c, u32 quads) {
+// Two rows' sums for 4 * `quads` columns become floats. Without a second row, the first one's floats follow the second's
+// to their place.
+ALWAYS void store_rows(const Target *t, const Tensor *tensor, u32 row, u32 n, const v128_t *c0, const v128_t *c1, u32 quads) {
   const float *scales = (const float *)aux_of(tensor) + n;
   const i32 *sums = (const i32 *)aux_of(tensor) + PAD(tensor->rows, 8u) + n;
-  v128_t scale = SPLAT(engine.scales[row]), shift = wasm_i32x4_splat(engine.zeros[row]);
-  float *out = t->out + (size_t)row * t->stride + n;
+  v128_t scale0 = SPLAT(engine.scales[row]), shift0 = wasm_i32x4_splat(engine.zeros[row]);
+  v128_t scale1 = SPLAT(engine.scales[row + 1]), shift1 = wasm_i32x4_splat(engine.zeros[row + 1]);
+  float *out = t->out + (size_t)row * t->stride + n, *next = row + 1 < t->rows ? out + t->stride : out;
   for (u32 j = 0; j < quads; j++) {
-    v128_t y = wasm_f32x4_convert_i32x4(wasm_i32x4_sub(c[j], wasm_i32x4_mul(shift, LOAD(sums + 4 * j))));
-    v128_t bias = t->bias ? LOAD(t->bias + n + 4 * j) : SPLAT(0.f);
-    STORE(out + 4 * j, MADD(y, wasm_f32x4_mul(scale, LOAD(scales + 4 * j)), bias));
+    v128_t by = LOAD(scales + 4 * j), sum = LOAD(sums + 4 * j), bias = t->bias ? LOAD(t->bias + n + 4 * j) : SPLAT(0.f);
+    v128_t y0 = wasm_f32x4_convert_i32x4(wasm_i32x4_sub(c0[j], wasm_i32x4_mul(shift0, sum)));
+    v128_t y1 = wasm_f32x4_convert_i32x4(wasm_i32x4_sub(c1[j], wasm_i32x4_mul(shift1, sum)));
+    STORE(next + 4 * j, MADD(y1, wasm_f32x4_mul(scale1, by), bias));
+    STORE(out + 4 * j, MADD(y0, wasm_f32x4_mul(scale0, by), bias));
   }
 }
 
@@ -48,22 +52,23 @@ ALWAYS void steps_words(Sums c, const u8 *const w[2], const u8 *a, u32 columns) 
   }
 }
 
-// The panels at w[0] and w[1] over all rows; `quads` is 2 where only the first one counts.
+// The panels at w[0] and w[1] over all rows; `quads` is 2 where only the first one counts, `span` what
+// a turn of the loop takes.
 ALWAYS void sweep(const Target *t, const Tensor *tensor, const u8 *const panels[2], u32 n, u32 quads, u32 wide, u32 word,
-                  Steps *steps) {
+                  u32 span, Steps *steps) {
   const v128_t zero = wasm_i32x4_splat(0);
   for (u32 row = 0; row < t->rows; row += 2) {
     Sums c = {{zero, zero, zero, zero}, {zero, zero, zero, zero}};
     const u8 *w[2] = {panels[0], panels[1]};
     const u8 *a = engine.quantized + ((size_t)(row / 4) * 4 * wide) * word + 8 * (row / 2 % 2);
     u32 k = 0;
-    for (; k + 16 <= wide; k += 16, w[0] += 128 * word, w[1] += 128 * word, a += 64 * word) {
+    for (; k + span <= wide; k += span, w[0] += 8 * span * word, w[1] += 8 * span * word, a += 4 * span * word) {
       KEEP(w[0], a);
       KEEP(w[1], w[1]);
-      steps(c, w, a, 16);
+      steps(c, w, a, span);
     }
-    if (k < wide) steps(c, w, a, 8);
-    for (u32 r = 0; r < 2 && row + r < t->rows; r++) store_row(t, tensor, row + r, n, c[r], quads);
+    if (span > 8 && k < wide) steps(c, w, a, 8);
+    store_rows(t, tensor, row, n, c[0], c[1], quads);
     if (t->act || t->residual) finish_block(t, row, 2, n, 4 * quads);
   }
 }
@@ -116,7 +121,7 @@ static void sweep_triple(const Target *t, const Tensor *tensor, const u8 *panels
       step_triple(c, w, w1, w2, a);
       step_triple(c, w + 32, w1 + 32, w2 + 32, a + 16);
     }
-    for (u32 r = 0; r < 2 && row + r < t->rows; r++) store_row(t, tensor, row + r, n, c[r], 2 * TRIPLE);
+    store_rows(t, tensor, row, n, c[0], c[1], 2 * TRIPLE);
     if (t->act || t->residual) finish_block(t, row, 2, n, 8 * TRIPLE);
   }
 }
@@ -162,13 +167,13 @@ static void multiply_pair(const Target *t, const Tensor *tensor, const u8 *w, u3
 #if RELAXED
   if (engine_kind == KIND_A7) {
     switch (tensor->detail) {
-      case 1: sweep(t, tensor, pair, n, quads, wide, 1, steps_depth1); return;
-      case 2: sweep(t, tensor, pair, n, quads, wide, 1, steps_depth2); return;
-      default: sweep(t, tensor, pair, n, quads, wide, 1, steps_depth4); return;
+      case 1: sweep(t, tensor, pair, n, quads, wide, 1, 8, steps_depth1); return;
+      case 2: sweep(t, tensor, pair, n, quads, wide, 1, 8, steps_depth2); return;
+      default: sweep(t, tensor, pair, n, quads, wide, 1, 16, steps_depth4); return;
     }
   }
   if (engine_kind != KIND_A12) {
-    sweep(t, tensor, pair, n, quads, wide, 1, steps_dot);
+    sweep(t, tensor, pair, n, quads, wide, 1, 8, steps_dot);
     return;
   }
 #endif
@@ -176,7 +181,7 @@ static void multiply_pair(const Target *t, const Tensor *tensor, const u8 *w, u3
   widen_panel(words, pair[0], wide);
   widen_panel(words + (size_t)16 * wide, pair[1], wide);
   const u8 *const wider[2] = {words, words + (size_t)16 * wide};
-  sweep(t, tensor, wider, n, quads, wide, 2, steps_words);
+  sweep(t, tensor, wider, n, quads, wide, 2, 8, steps_words);
 }
 
 void linear_i8(const Target *t, const Tensor *w) {
