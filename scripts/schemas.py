@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from edgespec.artifact_schema import ArtifactDocument
 from edgespec.evaluation import EvaluationDocument
+from edgespec.frontier import TuneDocument
 from edgespec.measurement import BenchDocument
 from edgespec.plan.file import PlanDocument
 from edgespec.spec.models import EdgeModel, Project
@@ -24,6 +25,7 @@ MODELS: dict[str, tuple[type[BaseModel], str]] = {
     "plan": (PlanDocument, "A plan of edgespec"),
     "artifact": (ArtifactDocument, "The manifest of an edgespec artifact"),
     "evaluation": (EvaluationDocument, "What edgespec eval measured"),
+    "tune": (TuneDocument, "A search by edgespec tune"),
     "bench": (BenchDocument, "A measurement by edgespec bench"),
 }
 

@@ -12,6 +12,7 @@ from edgespec.diagnostics import Diagnostic, error, warning
 from edgespec.spec.check_pipeline import check_pipeline, check_quantization
 from edgespec.spec.document import Node
 from edgespec.spec.models import CloudflareTarget, EdgeModel, Project, TextClassification, metrics_of
+from edgespec.spec.tune import check_tune
 from edgespec.spec.units import format_size
 from edgespec.spec.validate import Path, key_place, locate, place, suggest
 
@@ -57,7 +58,7 @@ def check_spec(spec: EdgeModel, node: Node, project: Project) -> list[Diagnostic
     """Every broken rule of one spec."""
     rules = (_names, _source, _display, _regions, _cache, _quality, _plan)
     found = [d for rule in rules for d in rule(spec, node, project)]
-    return [*found, *check_pipeline(spec, node), *check_quantization(spec, node)]
+    return [*found, *check_pipeline(spec, node), *check_quantization(spec, node), *check_tune(spec, node)]
 
 
 def _names(spec: EdgeModel, node: Node, project: Project) -> Iterator[Diagnostic]:
@@ -92,7 +93,7 @@ def _source(spec: EdgeModel, node: Node, project: Project) -> Iterator[Diagnosti
 
 
 def _hub_advice(source: str) -> str:
-    hub, _, name = source.partition(":")
+    hub = source.partition(":")[0]
     if _HUB.fullmatch(f"{source}@v1"):
         return (
             f"`{source}` names no revision, and what a hub serves without one changes from day to day. Write "

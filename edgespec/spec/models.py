@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from edgespec import limits
 from edgespec.spec.codes import COUNTRIES
-from edgespec.spec.pipeline import HeadStage, Quantization, Stage
+from edgespec.spec.pipeline import HeadStage, Quantization, Stage, Tune
 from edgespec.spec.types import (
     ACCOUNT,
     BUCKET,
@@ -197,6 +197,7 @@ class EdgeModel(Strict):
     worker: WorkerOptions = WorkerOptions()
     quality: Quality | None = None
     budget: Budget = Budget()
+    tune: Tune | None = None
 
     @property
     def name(self) -> str:

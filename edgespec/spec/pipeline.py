@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
 from edgespec.spec.types import RelativePath, Strict, Whole, unique
 
@@ -67,7 +67,8 @@ class FinetuneStage(Strict):
 
 
 class Student(Strict):
-    """The smaller encoder; what is not given is the teacher's."""
+    """The smaller encoder; what is not given is the teacher's. With another width, heads keep their columns and the
+    feed-forward part its ratio to the width."""
 
     layers: Annotated[int, Field(ge=1, le=128)] | tuple[Annotated[int, Field(ge=0, le=127)], ...] | None = None
     """How many, initialised anew where the width differs and else spread over the teacher's; or which of the
@@ -221,3 +222,30 @@ class Quantization(Strict):
     def by_tool(self) -> bool:
         """Whether a tool makes the integers, from the float model, before it is exported."""
         return self.method in BITS
+
+
+def _by_name(value: object) -> object:
+    return {"method": value} if isinstance(value, str) else value
+
+
+Layers = Annotated[int, Field(ge=1, le=128)] | tuple[Annotated[int, Field(ge=0, le=127)], ...]
+
+
+class Tune(Strict):
+    """A grid that `edgespec tune` tries. It changes nothing that is built or deployed: the choice is written into the
+    fields that it varies."""
+
+    data: RelativePath | None = None
+    """What the variants are measured on; `quality.data` by default."""
+    metric: str | None = None
+    """What they are compared by; the first of `quality.metrics` by default."""
+    tolerance: Annotated[float, Field(ge=0, le=1)] = 0.01
+    """How much of the metric the choice may lose against the best that fits, for fewer bytes."""
+    quantization: tuple[Annotated[Quantization, BeforeValidator(_by_name)], ...] = ()
+    """`int8`, or a mapping as under `quantization`."""
+    layers: tuple[Layers, ...] = ()
+    """How many, or which; of the student, or of a prune stage."""
+    vocabulary: Annotated[tuple[Count, ...], AfterValidator(unique)] = ()
+    """Tokens kept by a prune stage."""
+    dimensions: Annotated[tuple[Annotated[int, Field(ge=8, le=8192)], ...], AfterValidator(unique)] = ()
+    """Columns of the student, or of a static model."""
