@@ -97,9 +97,7 @@ class DeploymentProvider:
                 script, account_id=self._account.id, enabled=True, previews_enabled=True
             )
 
-    def _gate(
-        self, http: httpx.Client, url: str, address: Address, inputs: Inputs, progress: Progress
-    ) -> Measured:
+    def _gate(self, http: httpx.Client, url: str, address: Address, inputs: Inputs, progress: Progress) -> Measured:
         """Measure and compare with the gates; a miss is an error and nothing was changed."""
         quality: Any = inputs["quality"]
         if quality is None:
@@ -119,7 +117,7 @@ class DeploymentProvider:
         missed = [
             why
             for name, gate in sorted(quality["metrics"].items())
-            if (why := _missed(name, gate, measured)) is not None
+            if (why := missed_gate(name, gate, measured)) is not None
         ]
         if missed:
             detail = (
@@ -143,7 +141,7 @@ class DeploymentProvider:
             )
 
 
-def _missed(name: str, gate: Mapping[str, float], measured: Measured) -> str | None:
+def missed_gate(name: str, gate: Mapping[str, float], measured: Measured) -> str | None:
     """Why a metric does not pass its gate; None when it does."""
     value = measured.metrics[name]
     teacher = measured.teacher[name] if measured.teacher is not None else None

@@ -105,6 +105,28 @@ def test_the_worker_module() -> None:
     assert inputs["bindings"].keys() == {"WEIGHTS_WORLD", "WEIGHTS_EU", "WEIGHTS_KV"}
 
 
+LABELS = {"type": "text-classification", "labels": ["refund", "other"]}
+
+
+def test_display_text_is_in_the_worker_and_nowhere_else() -> None:
+    plain = compiled(spec("alpha", task=LABELS))
+    shown = compiled(spec("alpha", task={**LABELS, "display": {"refund": "Refund request"}}))
+    changed = [a for a, r in shown.resources.items() if r.inputs != plain.resources[a].inputs]
+    assert changed == [Address("worker", "alpha")]
+    config: Any = shown.resources[changed[0]].inputs["config"]
+    assert config["display"] == {"refund": "Refund request"}
+    assert worker.module({"config": config, "artifact": "a" * 64, "manifest": {}})["display"] == config["display"]
+    before: Any = plain.resources[changed[0]].inputs["config"]
+    assert "display" not in before  # so that Workers deployed before it stay as they are
+
+
+def test_gates_are_told_as_they_are_written() -> None:
+    gates = {"accuracy": {"min": 0.8}, "macro_f1": {"max_drop": 0.02}}
+    state = compiled(spec("alpha", task=LABELS, quality={"data": "data/t.jsonl", "metrics": gates}))
+    gate: Any = state.resources[Address("deployment", "alpha")].inputs["quality"]
+    assert gate["metrics"] == gates
+
+
 def test_a_location_never_replaces_a_bucket() -> None:
     bucket = {"name": "b", "location": "enam", "jurisdiction": "default"}
     assert BUCKET.diff(bucket, {**bucket, "location": "WNAM"}).verdict is Verdict.SAME
