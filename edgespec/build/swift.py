@@ -111,15 +111,17 @@ def run_swift(
     gpu: bool,
     bars: str = TRAINING,
     span: tuple[float, float] = (0.0, 1.0),
+    otherwise: str = "ES550",
 ) -> Reader:
     """Runs one command of ms-swift in `folder` and gives what it measured.
 
-    Progress goes to `job.say` between the fractions of `span`, by the bars whose name matches `bars`. Raises ES55x.
+    Progress goes to `job.say` between the fractions of `span`, by the bars whose name matches `bars`. Raises ES55x, or
+    `otherwise` for a failure that says nothing known.
     """
     require("swift", package="ms-swift")
     file = write_arguments(folder / f"{command}.yaml", arguments)
     line = [sys.executable, "-m", "swift.cli.main", command, str(file)]
-    return run_logged(job, line, folder, "ms-swift", gpu=gpu, bars=bars, span=span)
+    return run_logged(job, line, folder, "ms-swift", gpu=gpu, bars=bars, span=span, otherwise=otherwise)
 
 
 def run_logged(
@@ -131,8 +133,9 @@ def run_logged(
     gpu: bool,
     bars: str,
     span: tuple[float, float] = (0.0, 1.0),
+    otherwise: str = "ES550",
 ) -> Reader:
-    """Runs a tool with its output in the job's log; raises what its failure means."""
+    """Runs a tool with its output in the job's log; raises what its failure means, `otherwise` when that is unknown."""
     log = job.log_path()
     with log.open("a", encoding="utf-8") as sink:
         sink.write(f"$ {' '.join(command)}\n")
@@ -141,7 +144,7 @@ def run_logged(
     reader = Reader(job.say, bars=bars, span=span)
     code = run_tool(command, folder=folder, environment=environment(folder, gpu=gpu), log=log, on_line=reader.line)
     if code != 0:
-        raise failed(code, [_without_paths(text, folder) for text in reader.lines], log, tool)
+        raise failed(code, [_without_paths(text, folder) for text in reader.lines], log, tool, otherwise)
     return reader
 
 

@@ -85,7 +85,7 @@ _CAUSES: Final = (
 )
 
 
-def failed(code: int, lines: Sequence[str], log: Path, tool: str = "ms-swift") -> Exception:
+def failed(code: int, lines: Sequence[str], log: Path, tool: str = "ms-swift", otherwise: str = "ES550") -> Exception:
     """The error for a tool that ended with this exit code, after these lines (progress bars left out)."""
     shown = [line.rstrip()[:300] for line in lines if line.strip()][-TAIL:]
     said = "".join(f"\n  {line}" for line in shown) or "\n  (nothing)"
@@ -102,7 +102,7 @@ def failed(code: int, lines: Sequence[str], log: Path, tool: str = "ms-swift") -
     for cause in _CAUSES:
         if re.search(cause.pattern, text, re.IGNORECASE | re.MULTILINE):
             return fail(cause.code, f"{tool} ended with exit code {code}: {cause.advice}{where}")
-    return fail("ES550", f"{tool} ended with exit code {code}. Its last words may tell why.{where}")
+    return fail(otherwise, f"{tool} ended with exit code {code}. Its last words may tell why.{where}")
 
 
 def _signal_name(code: int) -> str | None:

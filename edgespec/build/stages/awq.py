@@ -69,7 +69,7 @@ def _run(job: Job) -> Result:
         (folder / "job.json").write_text(json.dumps(task, ensure_ascii=False), encoding="utf-8")
         job.say(f"AWQ to 4 bits in groups of {options.group_size}, on {len(texts)} texts", 0.0)
         command = [sys.executable, "-m", "edgespec.build.plugins.awq", str(folder / "job.json")]
-        run_logged(job, command, folder, "gptqmodel", gpu=gpu, bars=r"Quantizing", span=(0.0, 0.9))
+        run_logged(job, command, folder, "gptqmodel", gpu=gpu, bars=r"Quantizing", span=(0.0, 0.9), otherwise="ES573")
         tensors = with_originals(tensors_in(original), tensors_in(folder / "out"))
         modules = matrices(tensors)
         if not modules:

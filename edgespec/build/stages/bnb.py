@@ -53,7 +53,7 @@ def _run(job: Job) -> Result:
             "quant_method": "bnb", "quant_bits": 8, "output_dir": str(folder / "out"),
         }  # fmt: skip
         job.say("int8 rows by bitsandbytes", 0.0)
-        run_swift(job, "export", arguments, folder, gpu=gpu, span=(0.0, 0.9))
+        run_swift(job, "export", arguments, folder, gpu=gpu, span=(0.0, 0.9), otherwise="ES573")
         source, made = tensors_in(original), tensors_in(folder / "out")
         tensors, modules = repack(source, made, matrices(made, ".SCB"), PARTS)
         notes = compare(source, modules, 8, lambda name: bnb_float(tensors, name))

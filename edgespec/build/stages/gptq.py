@@ -66,7 +66,9 @@ def _run(job: Job) -> Result:
             "output_dir": str(folder / "out"), "dataset_num_proc": 1,
         }  # fmt: skip
         job.say(f"GPTQ to {bits} bits in groups of {options.group_size}, on {len(texts)} texts", 0.0)
-        run_swift(job, "export", arguments, folder, gpu=gpu, bars=r"^Quantizing .*blocks", span=(0.0, 0.9))
+        run_swift(
+            job, "export", arguments, folder, gpu=gpu, bars=r"^Quantizing .*blocks", span=(0.0, 0.9), otherwise="ES573"
+        )
         source, made = tensors_in(original), tensors_in(folder / "out")
         version = gptq_version(made, bits)
         tensors, modules = repack(source, made, matrices(made), PARTS)

@@ -60,6 +60,14 @@ def test_other_exit_codes_are_no_signals(code: int) -> None:
     assert error(code, "what?")[0] == "ES550"
 
 
+def test_an_unknown_end_of_a_quantising_tool() -> None:
+    why = failed(1, ["what?"], LOG, "gptqmodel", "ES573")
+    assert isinstance(why, EdgespecError)
+    (diagnostic,) = why.diagnostics
+    assert diagnostic.code == "ES573"
+    assert "gptqmodel ended with exit code 1" in diagnostic.detail
+
+
 def test_only_the_last_lines_are_shown() -> None:
     _, detail = error(1, *(f"line {i}" for i in range(50)), "", "last")
     assert "line 49" in detail
