@@ -22,9 +22,15 @@ class Choice:
 
 
 def _coverage(job: Job) -> Result:
-    """The compiler's own word on a graph that came as ONNX; its program is not kept."""
+    """The compiler's own word on a graph that came as ONNX; its program is not kept. Of a model that came quantised,
+    which of its matrices the engine cannot hold."""
+    from edgespec.build.packed_graph import uncovered
     from edgespec.engine.compile import compile_graph
 
+    if not job.files.is_onnx:
+        packed = export.checkpoint(job).packed
+        reasons = [f"{name}: {why}" for name, p in packed.items() if (why := uncovered(p))]
+        return Result({}, {"uncovered": reasons})
     model = export.from_graph(job)
     compiled = compile_graph(model, quantization="none")
     return Result({}, {"uncovered": [str(u) for u in compiled.uncovered]})
@@ -40,13 +46,14 @@ COVERAGE: Final = Stage("coverage", 1, _depends, _coverage, tools=("onnx",))
 def choose(job: Job, inputs: Inputs) -> Choice:
     """The engine of `worker.engine`, `auto` resolved. Raises ES540 where the spec asks for one that cannot do it.
 
-    Encoders that edgespec exports itself are covered by construction (tests hold that); a graph that came as ONNX is
-    given to the compiler, once for each content of it.
+    Encoders that edgespec and torch export are covered by construction (tests hold that), with what its quantising
+    stages make of them; a graph that came as ONNX is given to the compiler, once for each content of it, and matrices
+    that came quantised are looked at.
     """
     spec = job.spec
     if spec.worker.engine == ONNXRUNTIME:
         return Choice(ONNXRUNTIME, "the spec asks for it")
-    if not job.files.is_onnx:
+    if not job.files.is_onnx and not export.came_quantised(job.files, spec.model.source):
         return Choice(EDGE, "it covers every operation of the encoder")
     uncovered = _uncovered(job, inputs)
     if not uncovered:

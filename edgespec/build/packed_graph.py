@@ -47,6 +47,8 @@ def product(graph: Graph, name: str, x: str, weight: Packed, weights: str | None
 
 def block_of(weight: Packed) -> int:
     """The block of a node: a group, or a part of one, each with the scale of the whole. Raises PackedError."""
+    if not weight.group:  # one scale a row: any block will do, the best fills the row with the least at its end
+        return min(GROUPS, key=lambda b: (-weight.columns % b, -b))
     found = next((b for b in BLOCKS if weight.group % b == 0), None)
     if found is None:
         raise PackedError(f"groups of {weight.group}: blocks are of {', '.join(map(str, BLOCKS[::-1]))}")

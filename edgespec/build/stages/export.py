@@ -1,4 +1,5 @@
-"""export: the model as float32 ONNX with one output, `embedding` (pooled, not normalised) or `logits`."""
+"""export: the model as ONNX with one output, `embedding` (pooled, not normalised) or `logits`: float32, but for
+matrices that a tool quantised, whose integers stay as they are."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from edgespec.spec.models import EdgeModel, TextClassification
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+    from edgespec.build import torch_export
     from edgespec.build.onnx_bert import Config
+    from edgespec.build.packed import Checkpoint
 
 MODULES = frozenset({"Transformer", "Pooling", "Normalize"})
 
@@ -42,8 +45,13 @@ def read_json(file: InputFile, source: str) -> Mapping[str, Any]:
     return data if isinstance(data, dict) else {"list": data}
 
 
-def pooling_of(files: ModelFiles, source: str) -> str:
-    """`mean` or `cls`, from the files of sentence-transformers; mean where they are absent."""
+POOLINGS = {"cls_token": "cls", "mean_tokens": "mean", "lasttoken": "last"}
+_SAMPLE = "Where is my parcel?"
+"""A text as the model's tokenizer writes it, for the comparison of an export."""
+
+
+def pooling_of(files: ModelFiles, source: str, default: str = "mean", known: Sequence[str] = ("mean", "cls")) -> str:
+    """`mean`, `cls` or `last`, one of `known`, from the files of sentence-transformers; `default` without them."""
     if files.modules:
         kinds = [str(m.get("type", "")).rpartition(".")[2] for m in read_json(files.modules, source).get("list", [])]
         if strange := sorted(set(kinds) - MODULES):
@@ -53,20 +61,17 @@ def pooling_of(files: ModelFiles, source: str) -> str:
                 f"{', '.join(sorted(MODULES))}. Export the whole model to ONNX instead.",
             )
     if files.pooling is None:
-        return "mean"
+        return default
     data = read_json(files.pooling, source)
-    names = {"cls_token": "cls", "mean_tokens": "mean"}
     modes = [k.removeprefix("pooling_mode_") for k, v in data.items() if k.startswith("pooling_mode_") and v is True]
     if isinstance(single := data.get("pooling_mode"), str):
-        modes = [{"cls": "cls_token", "mean": "mean_tokens"}.get(single, single)]
-    if len(modes) != 1 or modes[0] not in names:
+        modes = [next((k for k, v in POOLINGS.items() if v == single), single)]
+    if len(modes) != 1 or POOLINGS.get(modes[0]) not in known:
         found = " and ".join(modes) or "nothing"
-        raise fail(
-            "ES510",
-            f"`source: {source}`: 1_Pooling/config.json pools by {found}; "
-            "edgespec pools by the mean or by the first token (cls).",
-        )
-    return names[modes[0]]
+        names = {"mean": "the mean", "cls": "the first token (cls)", "last": "the last token (lasttoken)"}
+        can = " or by ".join(names[k] for k in known)
+        raise fail("ES510", f"`source: {source}`: 1_Pooling/config.json pools by {found}; edgespec pools by {can}.")
+    return POOLINGS[modes[0]]
 
 
 def label_order(own: Sequence[str] | None, wanted: Sequence[str], source: str) -> list[int]:
@@ -87,13 +92,31 @@ def label_order(own: Sequence[str] | None, wanted: Sequence[str], source: str) -
     return order
 
 
-def _read_config(job: Job) -> Config:
-    from edgespec.build.onnx_bert import read_config
+def _read_config(job: Job) -> Config | torch_export.Config:
+    """Of a model that edgespec writes itself, or of one that torch exports. Raises ES510 for any other."""
+    from edgespec.build import onnx_bert, onnx_model2vec, torch_export
 
     source = job.spec.model.source
     if job.files.config is None:
         raise fail("ES504", f"{source} has no config.json.")
-    return read_config(read_json(job.files.config, source), f"config.json of {source}")
+    config, where = read_json(job.files.config, source), f"config.json of {source}"
+    kind = config.get("model_type")
+    if kind in torch_export.SUPPORTED:
+        return torch_export.read_config(config, where)
+    if kind not in onnx_bert.SUPPORTED:
+        known = ", ".join(sorted((*onnx_bert.SUPPORTED, *torch_export.SUPPORTED, onnx_model2vec.MODEL_TYPE)))
+        raise fail("ES510", f"{where} says model_type {kind!r}; edgespec turns {known} into ONNX. "
+                   "Export any other model to ONNX and write `source: ./model.onnx`.")  # fmt: skip
+    return onnx_bert.read_config(config, where)
+
+
+def _pooling(job: Job, config: Config | torch_export.Config) -> str:
+    from edgespec.build import torch_export
+
+    if not isinstance(config, torch_export.Config):
+        return pooling_of(job.files, job.spec.model.source)
+    default = "last" if config.is_decoder else "mean"
+    return pooling_of(job.files, job.spec.model.source, default, ("mean", "cls", "last"))
 
 
 def _check(job: Job) -> None:
@@ -102,10 +125,11 @@ def _check(job: Job) -> None:
         if wants_classifier(spec):
             raise no_classifier(source)
         return
-    pooling_of(job.files, source)
     if job.files.is_onnx:
+        pooling_of(job.files, source)
         return
     config = _read_config(job)
+    _pooling(job, config)
     if wants_classifier(spec):
         if config.labels is None:
             raise no_classifier(source)
@@ -156,41 +180,86 @@ def _is_static(job: Job) -> bool:
     return config is not None and is_static(read_json(config, job.spec.model.source))
 
 
-def _from_weights(job: Job) -> ModelProto:
-    from edgespec.build.onnx_bert import export_classifier, export_embedding
-    from edgespec.build.onnx_model2vec import export_static, read_static
-    from edgespec.build.weights import BrokenWeightsError, Tensors
+def came_quantised(files: ModelFiles, source: str) -> bool:
+    """Whether config.json says that a tool has quantised the model."""
+    return files.config is not None and "quantization_config" in read_json(files.config, source)
 
-    source = job.spec.model.source
-    where = f"{', '.join(f.name for f in job.files.weights)} of {source}"
+
+def checkpoint(job: Job) -> Checkpoint:
+    """The model's tensors. Raises ES511, or ES577 for quantised weights that cannot be read exactly."""
+    from edgespec.build.packed import Checkpoint, PackedError
+    from edgespec.build.weights import BrokenWeightsError
+
+    where = _where(job)
     try:
-        tensors = Tensors(*(f.read() for f in job.files.weights))
+        return Checkpoint(*(f.read() for f in job.files.weights))
+    except PackedError as why:
+        raise fail("ES577", f"{where}: {why}.") from None
     except BrokenWeightsError as why:
         raise fail("ES511", f"{where}: {why}.") from None
+
+
+def _where(job: Job) -> str:
+    return f"{', '.join(f.name for f in job.files.weights)} of {job.spec.model.source}"
+
+
+def _from_weights(job: Job) -> ModelProto:
+    from edgespec.build import torch_export
+    from edgespec.build.onnx_model2vec import export_static, read_static
+    from edgespec.build.packed import PackedError
+
+    tensors = checkpoint(job)
     if job.files.config is not None and _is_static(job):
-        own = read_json(job.files.config, source)
-        return export_static(read_static(own, tensors, job.files.tokenizer.read(), where))
+        own = read_json(job.files.config, job.spec.model.source)
+        return export_static(read_static(own, tensors, job.files.tokenizer.read(), _where(job)))
     config = _read_config(job)
+    try:
+        if isinstance(config, torch_export.Config):
+            return _by_torch(job, config, tensors)
+        return _by_edgespec(job, config, tensors)
+    except PackedError as why:
+        raise fail("ES577", f"{_where(job)}: {why}.") from None
+
+
+def _by_edgespec(job: Job, config: Config, tensors: Checkpoint) -> ModelProto:
+    from edgespec.build.graph import initializers
+    from edgespec.build.onnx_bert import export_classifier, export_embedding
+
+    source, where = job.spec.model.source, _where(job)
     if wants_classifier(job.spec):
         order = label_order(config.labels, job.task.labels, source)
         model = export_classifier(config, tensors, order, where)
     else:
-        model = export_embedding(config, tensors, pooling_of(job.files, source), where)
-    _check_vocabulary(job, model, source)
+        model = export_embedding(config, tensors, _pooling(job, config), where)
+    _check_vocabulary(job, int(initializers(model.graph)["embeddings.words.table"].dims[0]))
     return model
 
 
-def _check_vocabulary(job: Job, model: ModelProto, source: str) -> None:
+def _by_torch(job: Job, config: torch_export.Config, tensors: Checkpoint) -> ModelProto:
+    from edgespec.build import torch_export
     from edgespec.build.embed import read_tokenizer
-    from edgespec.build.graph import initializers
 
-    rows = int(initializers(model.graph)["embeddings.words.table"].dims[0])
+    _check_vocabulary(job, config.vocabulary)
+    if wants_classifier(job.spec):
+        order = label_order(config.labels, job.task.labels, job.spec.model.source)
+        wanted = torch_export.Wanted(None, tuple(order))
+    else:
+        wanted = torch_export.Wanted(_pooling(job, config))
+    sample = read_tokenizer(job.files.tokenizer.read(), job.spec.task.max_tokens).encode(_SAMPLE).ids
+    model, off = torch_export.export(config, tensors, wanted, _where(job), sample)
+    job.say(f"onnxruntime's answers are within {off:.1e} of torch's")
+    return model
+
+
+def _check_vocabulary(job: Job, rows: int) -> None:
+    from edgespec.build.embed import read_tokenizer
+
     highest = max(read_tokenizer(job.files.tokenizer.read(), None).get_vocab().values(), default=0)
     if highest >= rows:
         raise fail(
             "ES506",
-            f"tokenizer.json of {source} has the token id {highest}, the embedding table has {rows} rows: "
-            "the tokenizer belongs to another model.",
+            f"tokenizer.json of {job.spec.model.source} has the token id {highest}, the embedding table has {rows} "
+            "rows: the tokenizer belongs to another model.",
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -50,7 +51,8 @@ def check_equal(found: Packed, wanted: Rounded) -> None:
     assert found.bits == wanted.bits
     assert np.array_equal(found.q, wanted.q)
     assert np.array_equal(found.scales, wanted.scales.astype(np.float32))
-    assert found.zeros is None if middle else np.array_equal(found.zeros, wanted.zeros)
+    assert (found.zeros is None) == middle
+    assert found.zeros is None or np.array_equal(found.zeros, wanted.zeros)
     assert np.array_equal(found.floats(), wanted.floats)
 
 
@@ -133,7 +135,7 @@ def test_a_checkpoint_answers_like_a_float_model() -> None:
     assert np.array_equal(model.packed["a"].taking([3, 1]).floats(), r.floats[[3, 1]])
 
 
-BROKEN = {
+BROKEN: dict[str, tuple[Callable[[dict[str, Array]], dict[str, Array]], str]] = {
     "desc_act": (lambda t: t | {"x.g_idx": t["x.g_idx"][::-1].copy()}, "desc_act"),
     "no scales": (lambda t: {k: v for k, v in t.items() if not k.endswith("scales")}, "x.scales"),
     "three bits": (lambda t: t | {"x.qweight": np.zeros((6, 16), np.int32)}, "3 bits"),
