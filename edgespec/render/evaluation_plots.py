@@ -19,6 +19,8 @@ _OFF: Final = "#d6465c"
 _CELL: Final = 34
 _CELLS_NUMBERED: Final = 16
 """Of more labels than these, cells carry no numbers."""
+_DARK: Final = 0.5
+"""Part of a row from which a cell is so strong that its number is white."""
 _SHORT: Final = 18
 """Characters of a label."""
 
@@ -51,7 +53,8 @@ def _cell(x: float, y: float, side: float, count: int, share: float, *, right: b
         f'fill-opacity="{0.06 + 0.84 * share:.3f}"/>'
     )
     if count and side >= _CELL:
-        yield f'<text x="{x + side / 2:.1f}" y="{y + side / 2 + 4:.1f}" text-anchor="middle">{count}</text>'
+        light = ' style="fill:#fff"' if share > _DARK else ""
+        yield f'<text x="{x + side / 2:.1f}" y="{y + side / 2 + 4:.1f}" text-anchor="middle"{light}>{count}</text>'
 
 
 def reliability_plot(found: CalibrationResult, title: str) -> str:
@@ -60,6 +63,9 @@ def reliability_plot(found: CalibrationResult, title: str) -> str:
     parts = [*_open(left + side + 24, top + side + 48, f"{title}: ECE {found.ece:.4f}")]
     most = max((b.count for b in found.bins), default=0) or 1
     parts += _grid(left, top, side, side)
+    for n in range(6):
+        x, y = left + side * n / 5, top + side + 18
+        parts.append(f'<text x="{x:.1f}" y="{y}" text-anchor="middle">{n / 5:g}</text>')
     for b in found.bins:
         if not b.count:
             continue

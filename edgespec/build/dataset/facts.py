@@ -44,6 +44,8 @@ def _length(examples: Sequence[AnyExample]) -> str:
 def _labels(examples: Sequence[AnyExample]) -> str:
     counts = label_counts(examples)
     if counts:
+        if none := sum(isinstance(e, Labelled) and not e.labels for e in examples):
+            counts["no label"] = none
         without = sum(isinstance(e, Unlabelled) for e in examples)
         return _shares(counts, len(examples)) + (f", {without:,} without labels" if without else "")
     keywords = sum(len(e.keywords) for e in examples if isinstance(e, Keyworded))

@@ -291,6 +291,8 @@ def test_describe() -> None:
     )
     assert describe([Pair("a", "b", 0.25), Pair("c", "d", 1)]) == ("2 pairs, median 1 characters, scores 0.25 to 1",)
     assert describe([Unlabelled("abc")]) == ("1 texts, median 3 characters",)
+    tags = [Labelled("a", ("spam", "toxic")), Labelled("b", ())]
+    assert describe(tags) == ("2 examples, median 1 characters, no label 50%, spam 50%, toxic 50%",)
     assert describe([]) == ("0 examples",)
 
 
