@@ -12,13 +12,7 @@ export const PUNCTUATION = 8;
 export const WORD = 16;
 export const NUMERIC = 32;
 
-function checkStage(stage: Uint16Array, blocks: number): void {
-  // A builtin, since a loop would run as cold code: each table has thousands of entries.
-  const most = Math.max.apply(null, stage as unknown as number[]);
-  refuseUnless(most < blocks, "a table by code point names a block it lacks");
-}
-
-/** One byte per code point. */
+/** One byte per code point. What a wrong number leads past the end of is 0: to look at all of them would take long. */
 export class Flags {
   readonly stage: Uint16Array;
   readonly blocks: Uint8Array;
@@ -28,11 +22,10 @@ export class Flags {
     refuseUnless(bytes.length >= 2 * BLOCKS, "a table of flags is cut short");
     this.stage = file.halves(section, Kind.flags).subarray(0, BLOCKS);
     this.blocks = bytes.subarray(2 * BLOCKS);
-    checkStage(this.stage, this.blocks.length >> 8);
   }
 
   of(code: number): number {
-    return this.blocks[((this.stage[code >> 8] as number) << 8) | (code & 255)] as number;
+    return this.blocks[((this.stage[code >> 8] as number) << 8) | (code & 255)] ?? 0;
   }
 
   /** Whether any code point of the text has a flag. */
@@ -63,18 +56,18 @@ export class CodePointMap {
     const words = file.words(section, Kind.map);
     const halves = file.halves(section, Kind.map);
     refuseUnless(words.length >= 2 + BLOCKS / 2, "a map of code points is cut short");
-    const [blocks, pool] = words as unknown as [number, number];
+    const blocks = words[0] as number;
+    const pool = words[1] as number;
     const end = 2 + BLOCKS / 2 + blocks * 128;
     refuseUnless(end + pool <= words.length, "a map of code points is cut short");
     this.#stage = halves.subarray(4, 4 + BLOCKS);
     this.#blocks = halves.subarray(4 + BLOCKS, 2 * end);
     this.#pool = words.subarray(end, end + pool);
-    checkStage(this.#stage, blocks);
   }
 
   /** 0 where the code point stays as it is. */
   value(code: number): number {
-    return this.#blocks[((this.#stage[code >> 8] as number) << 8) | (code & 255)] as number;
+    return this.#blocks[((this.#stage[code >> 8] as number) << 8) | (code & 255)] ?? KEEP;
   }
 
   drops(code: number): boolean {

@@ -47,9 +47,9 @@ export function refuseUnless(condition: boolean, why: string): asserts condition
 const SAMPLE = 128;
 
 /** FNV over 32-bit words. */
-function addTo(sum: number, words: Uint32Array, step: number): number {
+function addTo(sum: number, words: Uint32Array, start: number, end: number, step: number): number {
   let result = sum;
-  for (let i = 0; i < words.length; i += step) result = Math.imul(result ^ (words[i] as number), 0x01000193);
+  for (let i = start; i < end; i += step) result = Math.imul(result ^ (words[i] as number), 0x01000193);
   return result;
 }
 
@@ -61,28 +61,33 @@ export class TokenizerFile {
   /** Raises InvalidTokenizer unless the file is whole, unchanged and of this version. */
   constructor(buffer: ArrayBuffer) {
     refuseUnless(buffer.byteLength >= HEADER && buffer.byteLength % 4 === 0, "it is cut short");
-    const [magic, version, size, sum, count] = new Uint32Array(buffer, 0, 5) as unknown as [number, number, number, number, number];
-    refuseUnless(magic === MAGIC, "it is no tokenizer file");
+    const words = new Uint32Array(buffer);
+    const version = words[1] as number;
+    const size = words[2] as number;
+    const count = words[4] as number;
+    refuseUnless(words[0] === MAGIC, "it is no tokenizer file");
     refuseUnless(version === VERSION, `its version is ${version} and this runtime reads ${VERSION}; build the artifact again`);
     refuseUnless(size === buffer.byteLength, `it has ${buffer.byteLength} bytes instead of ${size}`);
     refuseUnless(count > 0 && count <= 256 && HEADER + ENTRY * count <= size, "its table of sections is too long");
     this.#buffer = buffer;
-    this.#sections = this.#readTable(count);
+    this.#sections = this.#readTable(words, count);
     this.#program = this.words(count - 1, Kind.program);
-    let found = addTo(0x811c9dc5, new Uint32Array(buffer, HEADER, (ENTRY / 4) * count), 1);
-    found = addTo(found, this.#program, 1);
-    found = addTo(found, new Uint32Array(buffer, HEADER), SAMPLE);
-    refuseUnless(found >>> 0 === sum, "its bytes are not those that were written");
+    let found = addTo(0x811c9dc5, words, HEADER / 4, (HEADER + ENTRY * count) / 4, 1);
+    found = addTo(found, this.#program, 0, this.#program.length, 1);
+    found = addTo(found, words, HEADER / 4, words.length, SAMPLE);
+    refuseUnless(found >>> 0 === words[3], "its bytes are not those that were written");
   }
 
-  #readTable(count: number): Section[] {
-    const table = new Uint32Array(this.#buffer, HEADER, 4 * count);
+  // Words one by one here and below: to take arrays apart is slow as long as the code is cold, and it runs once.
+  #readTable(words: Uint32Array, count: number): Section[] {
     const sections: Section[] = [];
-    for (let i = 0; i < table.length; i += 4) {
-      const [kind, offset, bytes] = table.subarray(i, i + 3) as unknown as [number, number, number];
+    for (let i = 0; i < count; i++) {
+      const at = (HEADER + ENTRY * i) / 4;
+      const offset = words[at + 1] as number;
+      const bytes = words[at + 2] as number;
       const inside = offset >= HEADER + ENTRY * count && offset + bytes <= this.#buffer.byteLength;
-      refuseUnless(inside && offset % 4 === 0 && bytes % 4 === 0, `its section ${i / 4} is outside the file`);
-      sections.push({ kind, offset, bytes });
+      refuseUnless(inside && offset % 4 === 0 && bytes % 4 === 0, `its section ${i} is outside the file`);
+      sections.push({ kind: words[at] as number, offset, bytes });
     }
     return sections;
   }
@@ -123,9 +128,9 @@ export class TokenizerFile {
     const words = this.#program;
     const records: Record[] = [];
     for (let at = 0; at < words.length; ) {
-      const [op, count] = words.subarray(at, at + 2) as unknown as [number, number | undefined];
+      const count = words[at + 1];
       refuseUnless(count !== undefined && at + 2 + count <= words.length, "its program ends within a record");
-      records.push({ op, args: words.subarray(at + 2, at + 2 + count) });
+      records.push({ op: words[at] as number, args: words.subarray(at + 2, at + 2 + count) });
       at += 2 + count;
     }
     return records;

@@ -1,7 +1,7 @@
 /**
  * Set-up, memory and time per text of tokenizer.bin and of @huggingface/tokenizers, for bench/tokenizer_tables.py:
  * `node --expose-gc bench.mjs JOB` with {"texts": [...], "rounds": n, "tokenizer": FILE (json), "tables": FILE (bin)}.
- * Prints JSON. Both read what a Worker has at hand: bytes. Rounds of the two take turns.
+ * Prints JSON; without rounds, only the first set-up of each. Both read what a Worker has at hand: bytes. Rounds of the two take turns.
  */
 
 import { readFileSync } from "node:fs";
@@ -60,6 +60,10 @@ const readJson = bufferOf(job.tokenizer);
 const makeLibrary = (buffer) => new Tokenizer(JSON.parse(new TextDecoder().decode(buffer)), {});
 
 const result = { first: { tables: once(readTables, openTokenizer), library: once(readJson, makeLibrary) } };
+if (job.rounds === 0) {
+  process.stdout.write(JSON.stringify(result));
+  process.exit();
+}
 const tables = setUp(readTables, openTokenizer);
 const library = setUp(readJson, makeLibrary);
 result.later = { tables: tables.later, library: library.later };
