@@ -130,6 +130,8 @@ def distil(job: Job) -> Result:
             "teacher_model": str(job.checkout(folder / "teacher")), "teacher_model_type": teacher.model_type,
             "max_length": options.max_tokens or job.spec.task.max_tokens,
             "dataset": str(write_rows(folder / "data.jsonl", rows)), "output_dir": str(folder / "out"),
+            # The tool leaves out a batch that is not full, and would be left with none.
+            "per_device_train_batch_size": min(options.batch_size, len(rows)),
         }  # fmt: skip
         job.say(f"GKD by ms-swift on {len(rows)} {'conversations' if answered else 'texts'}", 0.0)
         reader = run_swift(job, "rlhf", arguments, folder, gpu=gpu)

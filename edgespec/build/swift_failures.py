@@ -66,7 +66,8 @@ _CAUSES: Final = (
         "missing file beside the model's others.",
     ),
     Cause(
-        r"size mismatch for|Error\(s\) in loading state_dict|safetensors_rust|SafetensorError|HeaderTooLarge",
+        r"size mismatch for|ignore_mismatched_sizes|Error\(s\) in loading state_dict|safetensors_rust"
+        r"|SafetensorError|HeaderTooLarge",
         "ES551",
         "the weights do not fit config.json, or are damaged. Fetch the model again.",
     ),
