@@ -171,6 +171,27 @@ class Memory(_Document):
     total: int = Field(ge=0)
 
 
+class LoadMemory(_Document):
+    """The most bytes of a fresh isolate while it loads the model and gives the first answer, garbage included.
+
+    `heap` and `buffers` are those of the moment when the weights have arrived and the engine is about to take them
+    over: whatever is needed for the load only is there then. `wasm` is what there is afterwards, for it never shrinks.
+    """
+
+    wasm: int = Field(ge=0)
+    heap: int = Field(ge=0)
+    buffers: int = Field(ge=0)
+    total: int = Field(ge=0)
+
+    @classmethod
+    def of(cls, wasm: int, answer: Mapping[str, Any]) -> LoadMemory | None:
+        """`answer` is profile.mjs's to `peak`; None where the Worker did not come to that moment."""
+        if answer["pauses"] == 0:
+            return None
+        heap, buffers = int(answer["heap"]), int(answer["buffers"])
+        return cls(wasm=wasm, heap=heap, buffers=buffers, total=wasm + heap + buffers)
+
+
 class Cold(_Document):
     """Medians of an isolate's first load of the weights and of the first answer after it, in milliseconds."""
 
@@ -188,6 +209,8 @@ class EngineResult(_Document):
     """Bytes of the artifact's files."""
     rows: tuple[Row, ...]
     memory: Memory
+    load_memory: LoadMemory | None = None
+    """None where it was not measured, as in documents of an older edgespec."""
     cold: Cold
 
     def row(self, name: str) -> Row | None:
@@ -257,7 +280,7 @@ class Measured:
     """The longest row's tokens."""
     longest_p50_ms: float
     memory: int
-    """Bytes of the isolate."""
+    """Bytes of the isolate, while it loads or later: the larger."""
     measured_at: str
 
 
@@ -276,6 +299,6 @@ def summarise(document: BenchDocument) -> Measured | None:
         cpu_p99_ms=row.cpu_ms.p99,
         longest=longest.row,
         longest_p50_ms=longest.cpu_ms.p50,
-        memory=own.memory.total,
+        memory=max(own.memory.total, own.load_memory.total if own.load_memory is not None else 0),
         measured_at=document.measured_at,
     )

@@ -28,6 +28,7 @@ from edgespec.measurement import (
     Cold,
     EngineResult,
     LeftOut,
+    LoadMemory,
     Machine,
     Memory,
     Native,
@@ -46,6 +47,8 @@ BURST: Final = 6
 WARM: Final = 12
 """Requests of a row before the first round: V8 compiles what is hot in the first ones."""
 RESTARTS: Final = 3
+ARRIVED: Final = ".finish("
+"""The call in worker_runtime/src/models.ts by which an engine takes over weights that have arrived; bundles keep it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +83,9 @@ def measure(bench: Bench) -> BenchDocument:
         deployed = deploy(bench.variants, running.endpoint, facts=bench.facts, providers=bench.providers)
         run = _Run(bench, edge, profiler, deployed, running)
         cold = run.cold()
+        peaks = run.peaks()
         tallies, beside = run.rounds(native)
-        engines = tuple(run.result(v, tallies[v.engine], cold[v.engine]) for v in bench.variants)
+        engines = tuple(run.result(v, tallies[v.engine], cold[v.engine], peaks[v.engine]) for v in bench.variants)
         clock = run.cpu_clock
         workerd = running.workerd
     rows = tuple(_row(name, [c for c, _ in pairs], [w for _, w in pairs]) for name, pairs in beside.items())
@@ -138,6 +142,17 @@ class _Run:
                 found.setdefault(engine, []).append((a, b, c, d))
         return {engine: _cold(rows) for engine, rows in found.items()}
 
+    def peaks(self) -> dict[str, LoadMemory | None]:
+        """Fresh isolates once more: their memory when the weights have arrived, and after the first answer."""
+        self._bench.say("memory of a load")
+        self._running = self._edge.restart()
+        found = {}
+        for engine in self._deployed:
+            requests = [self._load(engine), self._infer(engine, self._middle())]
+            answer = self._call("peak", engine, text=ARRIVED, requests=requests)
+            found[engine] = LoadMemory.of(self._wasm(engine), answer)
+        return found
+
     def rounds(
         self, native: NativeModel | None
     ) -> tuple[dict[str, dict[str, Tally]], dict[str, list[tuple[float, float]]]]:
@@ -168,7 +183,7 @@ class _Run:
             if native is not None:
                 native.run(row.texts[:BURST])
 
-    def result(self, variant: Variant, tallies: dict[str, Tally], cold: Cold) -> EngineResult:
+    def result(self, variant: Variant, tallies: dict[str, Tally], cold: Cold, load: LoadMemory | None) -> EngineResult:
         """With the memory that the isolate holds now."""
         engine = variant.engine
         now = self._call("memory", engine)
@@ -181,6 +196,7 @@ class _Run:
             weights=variant.manifest.size,
             rows=tuple(_row(name, cpu, tallies[name].wall) for name, cpu in cpu_by_row(tallies).items()),
             memory=memory,
+            load_memory=load,
             cold=cold,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from edgespec.measurement import OWN, BenchDocument, EngineResult, Row
+from edgespec.measurement import OWN, BenchDocument, EngineResult, LoadMemory, Memory, Row
 from edgespec.render.text import Line, Span, line
 
 NATIVE: Final = "native"
@@ -71,11 +71,15 @@ def _cold(engines: tuple[EngineResult, ...]) -> Iterator[Line]:
 def _memory(engines: tuple[EngineResult, ...]) -> Iterator[Line]:
     yield _columns(("MB", "engine", "isolate", "wasm", "", "heap", "buffers", "weights"), "bold")
     for e in engines:
-        m = e.memory
-        total, wasm, heap, buffers = (f"{n / _MB:.1f}" for n in (m.total, m.wasm, m.heap, m.buffers))
-        cells = (total, wasm, "", heap, buffers, f"{e.weights / _MB:.1f}")
-        yield _columns(("", e.engine, *cells))
+        yield _columns(("", e.engine, *_parts(e.memory), f"{e.weights / _MB:.1f}"))
+        if e.load_memory is not None:
+            yield _columns(("", "  at load", *_parts(e.load_memory), ""))
     yield ()
+
+
+def _parts(m: Memory | LoadMemory) -> tuple[str, str, str, str, str]:
+    total, wasm, heap, buffers = (f"{n / _MB:.1f}" for n in (m.total, m.wasm, m.heap, m.buffers))
+    return total, wasm, "", heap, buffers
 
 
 def _find(rows: tuple[Row, ...], name: str) -> Row:

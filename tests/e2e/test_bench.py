@@ -36,7 +36,11 @@ def test_a_bench_measures_and_plan_judges(project: TinyProject) -> None:
             assert 0 < row.cpu_ms.p50 <= row.cpu_ms.p99 and 0 < row.wall_ms.p50 <= row.wall_ms.p99
         memory, cold = engine.memory, engine.cold
         assert 0 < memory.wasm < memory.total < limits.ISOLATE_MEMORY and memory.heap > 0
+        load = engine.load_memory
+        assert load is not None and load.total == load.wasm + load.heap + load.buffers and load.heap > 0
         assert min(cold.load_cpu_ms, cold.load_wall_ms, cold.first_wall_ms) > 0
+    loads = {e.engine: (e.load_memory.buffers, e.weights) for e in document.engines if e.load_memory is not None}
+    assert loads["onnxruntime"][0] > loads["onnxruntime"][1], "all of its files are in buffers when they have arrived"
     assert document.native is not None and all(r.cpu_ms.p50 > 0 for r in document.native.rows)
     assert plain(render(document)) and plot(document).startswith("<svg")
 

@@ -7,7 +7,10 @@
 //        tell; kind: "idle", "program", "gc" or "run"; no samples without `interval_us`
 //   {"op": "memory", "inspector": ..., "worker": ...}
 //     -> {"heap": bytes, "buffers": bytes}; garbage that is not yet collected is in it: workerd answers no
-//        HeapProfiler.collectGarbage, and nothing at all while a model loads
+//        HeapProfiler.collectGarbage
+//   {"op": "peak", "inspector": ..., "worker": ..., "text": "...", "requests": [R, ...]}
+//     -> {"heap": bytes, "buffers": bytes, "pauses": n}; the most that both were together before the requests and each
+//        time that the Worker came to where its script has that text; there it was held by a breakpoint
 //   R: {"url": ..., "body": {...} | absent}
 //
 // A call that fails answers {"error": "..."}.
@@ -35,6 +38,7 @@ function cpuOf(pid) {
 class Inspector {
   #socket;
   #waiting = new Map();
+  #listeners = new Map();
   #sent = 0;
 
   static async open(base, worker) {
@@ -68,11 +72,18 @@ class Inspector {
     this.#socket.close();
   }
 
-  #receive({ id, result, error }) {
+  /** Hear of an event. */
+  listen(method, heard) {
+    this.#listeners.set(method, heard);
+  }
+
+  #receive({ id, result, error, method, params }) {
+    if (id === undefined) return this.#listeners.get(method)?.(params);
     const waiting = this.#waiting.get(id);
     this.#waiting.delete(id);
     if (error) waiting?.reject(new Error(error.message));
     else waiting?.resolve(result);
+    return undefined;
   }
 
   #fail(error) {
@@ -134,7 +145,48 @@ async function memory({ inspector: base, worker }) {
   }
 }
 
-const OPERATIONS = { burst, memory };
+/** Where each script of the Worker has this text. */
+async function placesOf(inspector, text) {
+  const scripts = [];
+  inspector.listen("Debugger.scriptParsed", ({ scriptId, url }) => scripts.push({ scriptId, url }));
+  await inspector.call("Debugger.enable");
+  const places = [];
+  for (const { scriptId } of scripts) {
+    const { result } = await inspector.call("Debugger.searchInContent", { scriptId, query: text, caseSensitive: true });
+    for (const { lineNumber, lineContent } of result) {
+      for (let at = lineContent.indexOf(text); at >= 0; at = lineContent.indexOf(text, at + 1)) places.push({ scriptId, lineNumber, columnNumber: at });
+    }
+  }
+  return places;
+}
+
+/** Requests whose memory is looked at each time the Worker comes to `text`, where it is held for a moment. */
+async function peak({ inspector: base, worker, text, requests }) {
+  const inspector = await Inspector.open(base, worker);
+  try {
+    let most = await heapOf(inspector);
+    let pauses = 0;
+    let failed;
+    inspector.listen("Debugger.paused", async () => {
+      try {
+        const now = await heapOf(inspector);
+        pauses += 1;
+        if (now.heap + now.buffers > most.heap + most.buffers) most = now;
+        await inspector.call("Debugger.resume");
+      } catch (error) {
+        failed = error;
+      }
+    });
+    for (const location of await placesOf(inspector, text)) await inspector.call("Debugger.setBreakpoint", { location });
+    await sendAll(requests, 0);
+    if (failed) throw failed;
+    return { ...most, pauses };
+  } finally {
+    inspector.close();
+  }
+}
+
+const OPERATIONS = { burst, memory, peak };
 
 for await (const line of readline.createInterface({ input: process.stdin })) {
   let answer;

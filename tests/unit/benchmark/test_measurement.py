@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgespec import assets
-from edgespec.measurement import ENOUGH, Burst, Tally, cpu_by_row, percentile, summarise
+from edgespec.measurement import ENOUGH, Burst, LoadMemory, Tally, cpu_by_row, percentile, summarise
 from tests.unit.benchmark.documents import document
 
 INTERVAL = 100.0
@@ -104,3 +104,20 @@ def test_summary() -> None:
 def test_no_summary_of_another_engine() -> None:
     made = document()
     assert summarise(made.model_copy(update={"engines": made.engines[1:]})) is None
+
+
+def test_memory_of_a_load() -> None:
+    answer = {"heap": 2_000_000, "buffers": 24_000_000, "pauses": 1}
+    load = LoadMemory.of(78_000_000, answer)
+    assert load == LoadMemory(wasm=78_000_000, heap=2_000_000, buffers=24_000_000, total=104_000_000)
+    assert LoadMemory.of(78_000_000, {**answer, "pauses": 0}) is None
+
+
+@pytest.mark.parametrize(("total", "shown"), [(104_000_000, 104_000_000), (80_000_000, 90_000_000)])
+def test_the_larger_of_a_load_and_later_counts(total: int, shown: int) -> None:
+    measured = document()
+    load = LoadMemory(wasm=1, heap=1, buffers=1, total=total)
+    engines = tuple(e.model_copy(update={"load_memory": load}) for e in measured.engines)
+    found = summarise(measured.model_copy(update={"engines": engines}))
+    assert found is not None
+    assert found.memory == shown

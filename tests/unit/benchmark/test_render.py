@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
+from edgespec.measurement import LoadMemory
 from edgespec.render.bench import render
 from edgespec.render.bench_plot import plot
 from edgespec.render.text import plain
@@ -20,6 +21,15 @@ def test_table() -> None:
     assert ["edge", "30.0", "60.0", "20.0", "21.0", "3"] in rows
     assert ["edge", "90.0", "83.0", "6.0", "1.0", "23.0"] in rows
     assert "left out: other: there is none" in text
+
+
+def test_memory_of_a_load_is_below_that_after_it() -> None:
+    made = document()
+    load = LoadMemory(wasm=83_000_000, heap=4_000_000, buffers=24_000_000, total=111_000_000)
+    engines = tuple(e.model_copy(update={"load_memory": load}) for e in made.engines[:1])
+    rows = [row.split() for row in plain(render(made.model_copy(update={"engines": engines}))).split("\n")]
+    at = rows.index(["edge", "90.0", "83.0", "6.0", "1.0", "23.0"])
+    assert rows[at + 1] == ["at", "load", "111.0", "83.0", "4.0", "24.0"]
 
 
 def test_without_onnxruntime_the_first_engine_is_the_measure() -> None:
