@@ -216,7 +216,7 @@ class Pipeline:
 
     @staticmethod
     def _tools(steps: tuple[Step, ...]) -> dict[str, Value]:
-        return {name: _version(name) for name in sorted({t for s in steps for t in s.stage.tools})}
+        return {name: _version(name) for name in sorted({t for s in steps for t in s.tools})}
 
     def _plan(self, build: Build, *, receive: bool = False) -> frozenset[str]:
         """The names of the steps that must run; looks up, and with `receive` brings in from other machines, the results

@@ -18,7 +18,7 @@ def why(step: Step, position: str | None, inputs: Mapping[str, Value], previous:
     """
     if previous is None:
         return ""
-    tools = _changed(_part(inputs, "tools", step.stage.tools), _part(previous, "tools", step.stage.tools))
+    tools = _changed(_part(inputs, "tools", step.tools), _part(previous, "tools", step.tools))
     options = _changed(_mapping(inputs.get("pipeline"), position), _mapping(previous.get("pipeline"), position))
     try:
         own = _changed(step.stage.depends(inputs), step.stage.depends(previous))

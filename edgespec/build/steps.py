@@ -10,17 +10,17 @@ from typing import Any, Final
 from edgespec.build.cache import InputFile
 from edgespec.build.engines import ONNXRUNTIME
 from edgespec.build.sources import ModelFiles
+from edgespec.build.stages import awq, bnb, distill, export, fetch, finetune, gptq, head, pack, prune, quantize
 from edgespec.build.stages import compile as compile_stage
-from edgespec.build.stages import export, fetch, head, pack, quantize
 from edgespec.build.stages.stage import Stage, Step
 from edgespec.spec.models import EdgeModel
 from edgespec.spec.pipeline import DistillStage
 from edgespec.spec.types import Strict
 from edgespec.values import UNKNOWN, Value
 
-PIPELINE: Final[Mapping[str, Stage]] = {"head": head.STAGE}
+PIPELINE: Final[Mapping[str, Stage]] = {s.name: s for s in (finetune.STAGE, distill.STAGE, prune.STAGE, head.STAGE)}
 """Stages that users write, by their key in `model.pipeline`."""
-QUANTISERS: Final[Mapping[str, Stage]] = {}
+QUANTISERS: Final[Mapping[str, Stage]] = {s.name: s for s in (gptq.STAGE, awq.STAGE, bnb.STAGE)}
 """Tools that quantise before the export, by `quantization.method`."""
 _FILE_FIELDS: Final = frozenset({"train", "validation", "data", "corpus"})
 

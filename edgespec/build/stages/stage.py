@@ -70,6 +70,8 @@ class Stage:
     `job.step`, `job.spec` and `job.source`, but not `job.files`."""
     tools: tuple[str, ...] = ()
     """Packages whose version may change the result."""
+    tools_for: Callable[[Any], tuple[str, ...]] = lambda _: ()
+    """More of them, for what the options ask."""
     makes_checkpoint: bool = False
     """Whether its outputs are a model's files, as `checkpoint_outputs` reads them, for the stages after it."""
     needs: Needs = Needs()
@@ -95,6 +97,10 @@ class Step:
     models: Mapping[str, ModelFiles] = field(default_factory=dict)
     """Models that the options name, by field: `source` of a student."""
 
+    @property
+    def tools(self) -> tuple[str, ...]:
+        return (*self.stage.tools, *self.stage.tools_for(self.options))
+
     def key(self, inputs: Inputs, parents: Mapping[str, str]) -> str:
         """What the result is kept under."""
         tools = part(inputs, "tools")
@@ -104,7 +110,7 @@ class Step:
                 "version": self.stage.version,
                 "options": None if self.inputs is None else dict(self.inputs),
                 "inputs": dict(self.stage.depends(inputs)),
-                "tools": {t: tools[t] for t in self.stage.tools},
+                "tools": {t: tools[t] for t in self.tools},
                 "parents": {p: parents[p] for p in self.parents if p in parents},
             }
         )
