@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from edgespec.address import Address
+from edgespec.diagnostics import EdgespecError
 from edgespec.evaluation import floor_of
 from edgespec.providers.base import Observed, Progress, ProviderError
 from edgespec.providers.cloudflare.account import Account, api_errors
@@ -113,7 +114,7 @@ class DeploymentProvider:
                 progress(f"measuring quality through the Worker: {asked} texts", len(answers) / len(texts))
             return answers
 
-        measured = self._measure(address.name, infer)
+        measured = self._measured(address, infer)
         missed = [
             why
             for name, gate in sorted(quality["metrics"].items())
@@ -126,6 +127,16 @@ class DeploymentProvider:
             )
             raise ProviderError(address, "The quality gate failed", detail, nothing_done=True)
         return measured
+
+    def _measured(self, address: Address, infer: Infer) -> Measured:
+        """What cannot be measured, a teacher that cannot be built for instance, leaves the deployment as it was."""
+        try:
+            return self._measure(address.name, infer)
+        except ProviderError:
+            raise
+        except EdgespecError as e:
+            detail = "; ".join(d.detail or d.summary for d in e.diagnostics)
+            raise ProviderError(address, "The quality gate cannot be measured", detail, nothing_done=True) from e
 
     def update(self, record: ResourceRecord, inputs: Inputs, progress: Progress) -> Outputs:
         return self.create(record.address, inputs, progress)

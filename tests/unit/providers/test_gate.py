@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from edgespec.providers.cloudflare.deployment import Measured, missed_gate
+from edgespec.address import Address
+from edgespec.build.problems import fail
+from edgespec.providers.base import ProviderError
+from edgespec.providers.cloudflare.deployment import DeploymentProvider, Infer, Measured, missed_gate
 
 
 @pytest.mark.parametrize(
@@ -28,3 +33,15 @@ def test_what_a_miss_says(gate: dict[str, float], value: float, teacher: float |
     measured = Measured({"accuracy": value}, None if teacher is None else {"accuracy": teacher})
     found = missed_gate("accuracy", gate, measured)
     assert (found is None) if said is None else (found is not None and said in found)
+
+
+def test_a_teacher_that_cannot_be_built_changes_nothing() -> None:
+    def measure(name: str, infer: Infer) -> Measured:
+        raise fail("ES531", "torch is not installed. Run `pip install 'edgespec[build]'`.")
+
+    nothing: Any = None
+    provider = DeploymentProvider(nothing, nothing, measure)
+    inputs: Any = {"quality": {"data": "d", "data_digest": "0", "metrics": {"accuracy": {"max_drop": 0.1}}}}
+    with pytest.raises(ProviderError, match="torch is not installed") as caught:
+        provider._gate(nothing, "http://w/", Address("deployment", "a"), inputs, lambda *_: None)
+    assert caught.value.nothing_done
