@@ -7,6 +7,7 @@ time, over answers that it writes itself. Texts without answers leave only the l
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -18,8 +19,7 @@ from edgespec.build.stages.stage import Job, Result, checkpoint_outputs
 from edgespec.build.swift import COMMON, Argument, device_arguments, has_gpu, last_checkpoint, run_swift, start_log
 from edgespec.build.swift import require as require_package
 from edgespec.build.swift_data import Row, read_conversation_rows, read_text_rows, write_rows
-from edgespec.build.swift_models import Kind, is_language_model, is_quantised, kind_of, read_config
-from edgespec.build.weights_file import read_header
+from edgespec.build.swift_models import Kind, is_language_model, is_quantised, kind_of, read_config, shapes_of
 from edgespec.diagnostics import EdgespecError
 from edgespec.spec.pipeline import DistillStage
 
@@ -74,7 +74,10 @@ def kinds_of(job: Job) -> tuple[Kind, Kind]:
             f"({len(other):,} tokens, {teacher.get('vocab_size')} outputs) differ in their vocabularies; GKD compares "
             "the distributions of the next token, one by one. Take a student of the teacher's family.",
         )
-    small, large = _count(files), _count(job.files)
+    small, large = (
+        sum(math.prod(shape) for shape in shapes_of(f, name).values())
+        for f, name in ((files, student_name), (job.files, teacher_name))
+    )
     if small >= large:
         raise fail(
             "ES557",
@@ -90,12 +93,6 @@ def read_vocabulary(files: ModelFiles) -> Mapping[str, int]:
 
     found: Mapping[str, int] = read_tokenizer(files.tokenizer.read(), None).get_vocab()
     return found
-
-
-def _count(files: ModelFiles) -> int:
-    import math
-
-    return sum(math.prod(entry["shape"]) for f in files.weights for entry in read_header(f.read()).values())
 
 
 def _options(job: Job) -> DistillStage:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from edgespec.build import checkpoint
 from edgespec.build.problems import fail
 from edgespec.build.stages.stage import Job
-from edgespec.build.swift_models import KINDS, Kind, is_language_model, is_quantised, read_config
-from edgespec.build.weights_file import RawTensor, read_header, read_tensors, write_tensors
+from edgespec.build.swift_models import KINDS, Kind, is_language_model, is_quantised, read_config, shapes_of
+from edgespec.build.weights_file import RawTensor, read_tensors, write_tensors
 from edgespec.spec.pipeline import Quantization
 
 if TYPE_CHECKING:
@@ -94,19 +94,17 @@ def kind_for(job: Job) -> tuple[Kind, dict[str, Any]]:
 def check_shapes(job: Job, kind: Kind, *, inputs: int, outputs: int) -> None:
     """Raises ES572 unless every matrix of a layer has a multiple of so many inputs and outputs."""
     options, place = options_of(job), f"{kind.blocks}."
-    for file in job.files.weights:
-        for name, entry in sorted(read_header(file.read()).items()):
-            shape = entry["shape"]
-            if place not in name or not name.endswith(".weight") or len(shape) != 2:
-                continue
-            if shape[1] % inputs or shape[0] % outputs:
-                sizes = f"{shape[1]} inputs and {shape[0]} outputs"
-                hint = "a smaller `group_size`, or " if inputs > 32 and shape[1] % 32 == 0 else ""
-                raise fail(
-                    "ES572",
-                    f"{name} has {sizes}; {options.method} with groups of {options.group_size} needs multiples of "
-                    f"{inputs} and {outputs}. Take {hint}`method: int4`, which takes any size.",
-                )
+    for name, shape in sorted(shapes_of(job.files, job.spec.model.source).items()):
+        if place not in name or not name.endswith(".weight") or len(shape) != 2:
+            continue
+        if shape[1] % inputs or shape[0] % outputs:
+            hint = "a smaller `group_size`, or " if inputs > 32 and shape[1] % 32 == 0 else ""
+            raise fail(
+                "ES572",
+                f"{name} has {shape[1]} inputs and {shape[0]} outputs; {options.method} with groups of "
+                f"{options.group_size} needs multiples of {inputs} and {outputs}. Take {hint}`method: int4`, which "
+                "takes any size.",
+            )
 
 
 def tool_arguments(job: Job, kind: Kind, config: Mapping[str, Any], folder: Path) -> dict[str, Any]:

@@ -13,6 +13,11 @@ from typing import Any, Final
 
 from edgespec.build.problems import fail
 from edgespec.build.sources import ModelFiles
+from edgespec.build.weights import BrokenWeightsError
+from edgespec.build.weights_file import read_header
+
+_LONGEST: Final = 100_000_000
+"""Bytes of a header, as the format has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,21 @@ def read_config(files: ModelFiles, source: str) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise fail("ES510", f"`source: {source}`: config.json is no object.")
     return config
+
+
+def shapes_of(files: ModelFiles, source: str) -> dict[str, tuple[int, ...]]:
+    """Every tensor's shape. Of each file only the header is read; the whole is verified when it is used. Raises
+    ES511."""
+    found: dict[str, tuple[int, ...]] = {}
+    for file in files.weights:
+        with file.path.open("rb") as stream:
+            length = stream.read(8)
+            raw = length + stream.read(min(int.from_bytes(length, "little"), _LONGEST))
+        try:
+            found |= {name: tuple(entry["shape"]) for name, entry in read_header(raw).items()}
+        except BrokenWeightsError as why:
+            raise fail("ES511", f"{file.name} of {source}: {why}.") from None
+    return found
 
 
 def kind_of(config: Mapping[str, Any], source: str) -> Kind:

@@ -99,6 +99,12 @@ def test_models_that_are_quantised_or_unknown(models: Path, refused: Refused) ->
     assert "distilbert" in refused("ES572", lambda: check(job(models, "bnb", source="distil"))).detail
 
 
+def test_weights_that_are_cut_short(models: Path, refused: Refused) -> None:
+    path = models / "models" / "qwen" / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:100])
+    assert "model.safetensors" in refused("ES511", lambda: check(job(models, "gptq"))).detail
+
+
 # --- GKD
 
 
