@@ -16,13 +16,12 @@ from edgespec import assets
 from edgespec.address import Address
 from edgespec.apply.applier import apply as run_steps
 from edgespec.apply.refresh import refresh
-from edgespec.artifact import Manifest
 from edgespec.benchmark import records
 from edgespec.build.cache import Cache, default_cache_dir
 from edgespec.build.data import read_examples
-from edgespec.build.events import BuildEvent
 from edgespec.build.leakage import leakage
 from edgespec.build.pipeline import Pipeline
+from edgespec.build.remote import RemoteCache
 from edgespec.diagnostics import Diagnostic, Diagnostics, EdgespecError, RefusedError, error
 from edgespec.evaluation import EvaluationDocument
 from edgespec.measurement import BenchDocument, summarise
@@ -34,7 +33,7 @@ from edgespec.plan.model import Action, Plan
 from edgespec.plan.planner import make_plan
 from edgespec.providers.base import Provider
 from edgespec.providers.build.model import ModelProvider
-from edgespec.providers.cloudflare.account import Account, Endpoints, missing_token
+from edgespec.providers.cloudflare.account import Account
 from edgespec.providers.cloudflare.deployment import DeploymentProvider
 from edgespec.providers.cloudflare.kv_namespace import KvNamespaceProvider
 from edgespec.providers.cloudflare.kv_pins import KvPinsProvider
@@ -47,18 +46,17 @@ from edgespec.resources import deployment, model, worker
 from edgespec.resources.compile import compile_specs
 from edgespec.resources.facts import BuildFacts, BundleFacts, SpecFacts
 from edgespec.spec.document import Node
-from edgespec.spec.models import EdgeModel, LocalTarget
+from edgespec.spec.models import EdgeModel
 from edgespec.spec.validate import place
 from edgespec.state.model import ResourceRecord, State
 from edgespec.stores.local import LocalStore
+from edgespec.target import Say, account_of, local_edge_of, shared_cache_of
 from edgespec.values import UNKNOWN, Value, is_known
-from edgespec.workspace import STATE_DIR, Workspace, load_workspace
+from edgespec.workspace import Workspace, load_workspace
 
 if TYPE_CHECKING:
     from edgespec.build.evaluation.compare import Evaluator
-
-Say = Callable[[str], None]
-"""A line of progress for people."""
+    from edgespec.local_edge.edge import LocalEdge
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +67,8 @@ class Session:
     cache: Cache
     environ: Mapping[str, str]
     say: Say
+    remote: RemoteCache | None = None
+    """The build cache that the project's machines share; connects when it is asked for something."""
 
     @property
     def specs(self) -> dict[str, EdgeModel]:
@@ -116,12 +116,14 @@ def open_session(
     root: Path, environment: str | None, environ: Mapping[str, str], say: Say, *, any_environment: bool = False
 ) -> Session:
     workspace = load_workspace(root, environment, environ, any_environment=any_environment)
-    return Session(workspace, Cache(default_cache_dir(environ)), environ, say)
+    remote = shared_cache_of(workspace, environ, say)
+    return Session(workspace, Cache(default_cache_dir(environ)), environ, say, remote)
 
 
 def validate(root: Path, environment: str | None, environ: Mapping[str, str]) -> tuple[Session, Diagnostics]:
     """Read and check everything that can be checked offline: documents, limits, data files, model folders."""
     session = open_session(root, environment, environ, lambda _: None, any_environment=environment is None)
+    session = replace(session, remote=None)
     _, found = _facts(session, None)
     return session, session.workspace.warnings + found
 
@@ -196,7 +198,7 @@ def _facts(
     session: Session, state: State | None, specs: list[EdgeModel] | None = None
 ) -> tuple[dict[str, SpecFacts], list[Diagnostic]]:
     """What the disk says of each spec. Every spec's errors are gathered before any is raised."""
-    pipeline = Pipeline(session.workspace.root, session.cache, lambda _: None)
+    pipeline = Pipeline(session.workspace.root, session.cache, lambda _: None, session.remote)
     facts: dict[str, SpecFacts] = {}
     found: list[Diagnostic] = []
     for spec in session.workspace.specs if specs is None else specs:
@@ -254,38 +256,19 @@ def _remembered(facts: BuildFacts, spec: EdgeModel, record: ResourceRecord | Non
 # --- the target ------------------------------------------------------------------------------------------------------
 
 
-def local_edge(session: Session) -> Any:
+def local_edge(session: Session) -> LocalEdge:
     """The project's local edge, running or not; raises when the environment's target is another."""
-    from edgespec.local_edge.edge import LocalEdge
-
-    target = session.workspace.target.target
-    if not isinstance(target, LocalTarget):
-        detail = f"The environment {session.workspace.environment} deploys to {target.type}."
-        raise EdgespecError(error("ES607", "No local edge here", detail))
-    return LocalEdge(
-        session.workspace.root / STATE_DIR / "edge",
-        port=target.port,
-        sources=assets.local_edge_sources(),
-        cache_dir=default_cache_dir(session.environ),
-        progress=session.say,
-    )
+    return local_edge_of(session.workspace, session.workspace.environment, session.environ, session.say)
 
 
 def connect(session: Session) -> Account:
     """The account that the environment deploys to; starts the local edge when it is not running."""
-    target = session.workspace.target.target
-    if isinstance(target, LocalTarget):
-        endpoint = local_edge(session).ensure()
-        return Account(Endpoints(endpoint.account_id, endpoint.api_base_url, endpoint.api_token, endpoint.s3_base_url))
-    token = session.environ.get("CLOUDFLARE_API_TOKEN")
-    if not token:
-        raise missing_token()
-    return Account(Endpoints(target.account, target.api_base_url, token, target.s3_base_url))
+    return account_of(session.workspace, session.workspace.environment, session.environ, session.say)
 
 
 def _providers(session: Session, account: Account, live: Live, bundles: assets.Bundles) -> dict[str, Provider]:
     workspace = session.workspace
-    models = ModelProvider(workspace.root, session.cache, session.specs)
+    models = ModelProvider(workspace.root, session.cache, session.specs, session.remote)
     owner = f"edgespec:{workspace.project.name}/{workspace.environment}"
 
     def teacher(spec: EdgeModel) -> Mapping[str, float]:
@@ -328,7 +311,15 @@ def apply(
     if saved is not None:
         names, destroy = tuple(saved["names"] or ()), saved["destroy"]
     store = session.store
-    with store.lock(), contextlib.closing(plan(session, names, destroy=destroy)) as planned:
+
+    def waiting(who: str) -> None:
+        session.say(f"waiting for {who}: cache gc")
+
+    with (
+        store.lock(),
+        session.cache.in_use(waiting),
+        contextlib.closing(plan(session, names, destroy=destroy)) as planned,
+    ):
         if saved is not None:
             plan_file.check_same(saved, planned.document)
         _check_adoptions(planned.plan, adopt=adopt)
@@ -359,19 +350,7 @@ def _check_adoptions(made: Plan, *, adopt: bool) -> None:
         raise EdgespecError(error("ES204", "Objects exist already", detail))
 
 
-# --- build, state, infer ---------------------------------------------------------------------------------------------
-
-
-def build(session: Session, names: tuple[str, ...], on_event: Callable[[str, BuildEvent], None]) -> dict[str, Manifest]:
-    """The artifacts of the named specs, or of all."""
-    session.workspace.check_names(names)
-    made: dict[str, Manifest] = {}
-    for spec in session.workspace.specs:
-        if names and spec.name not in names:
-            continue
-        pipeline = Pipeline(session.workspace.root, session.cache, lambda e, n=spec.name: on_event(n, e))  # type: ignore[misc]
-        made[spec.name] = pipeline.build(spec)
-    return made
+# --- measure, state, infer --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -449,7 +428,9 @@ def _evaluator(session: Session, spec: EdgeModel, *, edge: bool) -> Evaluator:
     cache_dir = default_cache_dir(session.environ)
     answering = WorkerdAnswering(providers, cache_dir, session.say) if in_workerd else local_answering()
     root, cache = session.workspace.root, session.cache
-    return Evaluator(root, cache, lambda progress: Pipeline(root, cache, progress), answering, session.say)
+    return Evaluator(
+        root, cache, lambda progress: Pipeline(root, cache, progress, session.remote), answering, session.say
+    )
 
 
 def current_state(session: Session) -> State | None:

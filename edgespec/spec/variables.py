@@ -10,7 +10,7 @@ from edgespec.diagnostics import Diagnostic, error
 from edgespec.spec.document import Node
 
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_STAND_IN: Final = "0" * 32
+STAND_IN: Final = "0" * 32
 """Keeps the shape of an account id in environments that are not the one in use."""
 
 
@@ -61,7 +61,7 @@ def _replace(node: Node, variables: Mapping[str, str], *, required: bool) -> lis
         return []
     unset = sorted({n for n in _VARIABLE.findall(node.value) if not variables.get(n)})
     node.written = node.value
-    node.value = _VARIABLE.sub(lambda m: variables.get(m[1]) or _STAND_IN, node.value)
+    node.value = _VARIABLE.sub(lambda m: variables.get(m[1]) or STAND_IN, node.value)
     if not (unset and required):
         return []
     detail = f"Set {' and '.join(unset)} in the environment and run again."

@@ -9,6 +9,7 @@ from edgespec.address import Address
 from edgespec.build.cache import Cache
 from edgespec.build.events import BuildEvent
 from edgespec.build.pipeline import Pipeline
+from edgespec.build.remote import RemoteCache
 from edgespec.diagnostics import EdgespecError, error
 from edgespec.providers.base import Observed, Progress
 from edgespec.resources import model
@@ -18,12 +19,15 @@ from edgespec.values import Inputs, Outputs
 
 
 class ModelProvider:
-    """`specs` by name; builds go to `cache`."""
+    """`specs` by name; builds go to `cache`, and to and from `remote` where machines share one."""
 
-    def __init__(self, root: Path, cache: Cache, specs: Mapping[str, EdgeModel]) -> None:
+    def __init__(
+        self, root: Path, cache: Cache, specs: Mapping[str, EdgeModel], remote: RemoteCache | None = None
+    ) -> None:
         self._root = root
         self._cache = cache
         self._specs = specs
+        self._remote = remote
 
     def read(self, record: ResourceRecord) -> Observed | None:
         if record.status is Status.CREATING:
@@ -37,7 +41,7 @@ class ModelProvider:
         def tell(event: BuildEvent) -> None:
             progress(f"{event.stage}: {event.message}", event.fraction)
 
-        pipeline, spec = Pipeline(self._root, self._cache, tell), self._specs[address.name]
+        pipeline, spec = Pipeline(self._root, self._cache, tell, self._remote), self._specs[address.name]
         manifest = pipeline.build(spec)
         # A package's digest is known only once the build has fetched it (see the applier).
         return {**model.outputs(manifest), "source_digest": pipeline.facts(spec).inputs["source_digest"]}
@@ -50,7 +54,7 @@ class ModelProvider:
 
     def blobs(self, name: str, artifact: str) -> Callable[[str], Path]:
         """Where an artifact's blobs are; builds it again when this machine's cache does not have it."""
-        pipeline = Pipeline(self._root, self._cache, lambda _: None)
+        pipeline = Pipeline(self._root, self._cache, lambda _: None, self._remote)
         spec = self._specs.get(name)
         if pipeline.blob(artifact) is None and spec is not None:
             manifest = pipeline.build(spec)

@@ -6,14 +6,20 @@ from __future__ import annotations
 import base64
 import contextlib
 import io
+import os
+import sys
+import threading
+import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Final
 
 from edgespec.address import Address
-from edgespec.build.remote import RemoteError
+from edgespec.build.remote import RemoteCache, RemoteError
+from edgespec.diagnostics import EdgespecError
 from edgespec.providers.base import AlreadyExistsError
-from edgespec.providers.cloudflare.account import Account
+from edgespec.providers.cloudflare.account import Account, Endpoints, missing_token
 from edgespec.providers.cloudflare.live import Live
 from edgespec.providers.cloudflare.r2_bucket import R2BucketProvider
 
@@ -24,11 +30,24 @@ _PART: Final = 1 << 20
 
 
 class R2Store:
-    """Objects of one bucket. Its messages hold the API's own codes, never a token or a signature."""
+    """Objects of one bucket. Its messages hold the API's own codes, never a token or a signature. `connect` is called
+    when the bucket is first asked for something, and what it opened is closed with the store."""
 
-    def __init__(self, account: Account, bucket: str) -> None:
-        self._account = account
+    def __init__(self, connect: Callable[[], Account], bucket: str) -> None:
+        self._connect = connect
         self._bucket = bucket
+        self._lock = threading.Lock()
+        self._account: Account | None = None
+
+    def _s3(self) -> Any:
+        with self._lock:
+            if self._account is None:
+                try:
+                    self._account = self._connect()
+                except EdgespecError as e:
+                    raise RemoteError("; ".join(d.detail or d.summary for d in e.diagnostics)) from None
+                weakref.finalize(self, self._account.close)
+            return self._account.s3(JURISDICTION)
 
     @property
     def name(self) -> str:
@@ -96,7 +115,7 @@ class R2Store:
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
-            yield self._account.s3(JURISDICTION)
+            yield self._s3()
         except cloudflare.APIStatusError as e:
             raise RemoteError(f"the API answers with HTTP {e.status_code}. Check CLOUDFLARE_API_TOKEN.") from None
         except ClientError as e:
@@ -127,6 +146,32 @@ def _sentence(code: str) -> str:
     if code in ("AccessDenied", "Unauthorized", "403", "401", "InvalidAccessKeyId", "SignatureDoesNotMatch"):
         return f"R2 refuses ({code}). CLOUDFLARE_API_TOKEN needs Workers R2 Storage: Edit."
     return f"R2 says {code}."
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteOpener:
+    """Opens the shared cache on another machine, whose own CLOUDFLARE_API_TOKEN it takes there: no token travels, but
+    for a local edge's, which is worth nothing elsewhere."""
+
+    endpoints: Endpoints
+    bucket: str
+
+    def __getstate__(self) -> tuple[Endpoints, str]:
+        kept = self.endpoints if self.endpoints.is_loopback else replace(self.endpoints, token="")
+        return kept, self.bucket
+
+    def __setstate__(self, state: tuple[Endpoints, str]) -> None:
+        object.__setattr__(self, "endpoints", state[0])
+        object.__setattr__(self, "bucket", state[1])
+
+    def __call__(self) -> RemoteCache:
+        return RemoteCache(R2Store(self._account, self.bucket), lambda found: print(found, file=sys.stderr))
+
+    def _account(self) -> Account:
+        token = self.endpoints.token or os.environ.get("CLOUDFLARE_API_TOKEN")
+        if not token:
+            raise missing_token()
+        return Account(replace(self.endpoints, token=token))
 
 
 def make_bucket(account: Account, bucket: str) -> bool:

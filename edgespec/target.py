@@ -1,0 +1,78 @@
+"""What an environment names: the project's local edge or an account, and the bucket in which machines share builds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from edgespec import assets
+from edgespec.build.cache import default_cache_dir
+from edgespec.build.remote import RemoteCache
+from edgespec.diagnostics import EdgespecError, error
+from edgespec.providers.cloudflare.account import Account, Endpoints, missing_token
+from edgespec.providers.cloudflare.remote_cache import R2Store
+from edgespec.spec.models import LocalTarget, SharedCache
+from edgespec.spec.variables import STAND_IN
+from edgespec.workspace import STATE_DIR, Workspace
+
+if TYPE_CHECKING:
+    from edgespec.local_edge.edge import LocalEdge
+
+Say = Callable[[str], None]
+"""A line of progress for people."""
+
+
+def local_edge_of(workspace: Workspace, environment: str, environ: Mapping[str, str], say: Say) -> LocalEdge:
+    """The project's local edge, running or not; raises when the environment's target is another."""
+    from edgespec.local_edge.edge import LocalEdge
+
+    target = workspace.project.environments[environment].target
+    if not isinstance(target, LocalTarget):
+        detail = f"The environment {environment} deploys to {target.type}."
+        raise EdgespecError(error("ES607", "No local edge here", detail))
+    return LocalEdge(
+        workspace.root / STATE_DIR / "edge",
+        port=target.port,
+        sources=assets.local_edge_sources(),
+        cache_dir=default_cache_dir(environ),
+        progress=say,
+    )
+
+
+def account_of(workspace: Workspace, environment: str, environ: Mapping[str, str], say: Say) -> Account:
+    """The account that the environment deploys to; starts the local edge when it is not running."""
+    target = workspace.project.environments[environment].target
+    if isinstance(target, LocalTarget):
+        endpoint = local_edge_of(workspace, environment, environ, say).ensure()
+        return Account(Endpoints(endpoint.account_id, endpoint.api_base_url, endpoint.api_token, endpoint.s3_base_url))
+    token = environ.get("CLOUDFLARE_API_TOKEN")
+    if not token:
+        raise missing_token()
+    if target.account == STAND_IN:
+        detail = f"`account` of the environment {environment} is a variable that is not set."
+        raise EdgespecError(error("ES121", "Variable is not set", detail))
+    return Account(Endpoints(target.account, target.api_base_url, token, target.s3_base_url))
+
+
+def shared_cache_of(workspace: Workspace, environ: Mapping[str, str], say: Say) -> RemoteCache | None:
+    """The build cache that the project shares; None when it has none. Connects when something is asked of it."""
+    shared = workspace.project.build.cache
+    if shared is None:
+        return None
+    environment = _environment(shared, workspace)
+    store = R2Store(lambda: account_of(workspace, environment, environ, say), shared.bucket)
+    return RemoteCache(store, lambda found: say(str(found)))
+
+
+def shared_bucket(workspace: Workspace, environ: Mapping[str, str], say: Say) -> tuple[str, Callable[[], Account]]:
+    """The name of the bucket of the shared cache, and its account; raises when the project has none."""
+    shared = workspace.project.build.cache
+    if shared is None:
+        detail = "Name a bucket in edgespec.yaml: `build: {cache: {bucket: SHOP-BUILD-CACHE}}`."
+        raise EdgespecError(error("ES585", "the shared build cache cannot be used", detail))
+    environment = _environment(shared, workspace)
+    return shared.bucket, lambda: account_of(workspace, environment, environ, say)
+
+
+def _environment(shared: SharedCache, workspace: Workspace) -> str:
+    return shared.environment or workspace.environment
