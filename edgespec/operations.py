@@ -19,7 +19,7 @@ from edgespec.apply.refresh import refresh
 from edgespec.benchmark import records
 from edgespec.build.cache import Cache, default_cache_dir
 from edgespec.build.data import read_examples
-from edgespec.build.leakage import leakage
+from edgespec.build.datafiles import leakage
 from edgespec.build.pipeline import Pipeline
 from edgespec.build.remote import RemoteCache
 from edgespec.diagnostics import Diagnostic, Diagnostics, EdgespecError, RefusedError, error

@@ -8,8 +8,9 @@ import sys
 import click
 
 from edgespec import operations
+from edgespec.build.datafiles import described
 from edgespec.cli.options import environment_option, json_option, root_of
-from edgespec.cli.output import print_diagnostics, print_json
+from edgespec.cli.output import print_diagnostics, print_json, say
 from edgespec.diagnostics import EdgespecError
 from edgespec.render.diagnostics import to_json
 
@@ -30,6 +31,9 @@ def command(ctx: click.Context, environment: str | None, as_json: bool) -> None:
     session, found = operations.validate(root_of(ctx), environment, os.environ)
     print_diagnostics(found)
     specs = session.workspace.specs
+    files = {name: lines for spec in specs for name, lines in described(spec, session.workspace.root).items()}
+    for name, lines in files.items():
+        say(f"{name}: {'; '.join(lines)}")
     noun = "spec is" if len(specs) == 1 else "specs are"
     warned = f", {len(found)} warning{'s' * (len(found) > 1)}" if len(found) else ""
     click.echo(f"{session.workspace.project.name}: {len(specs)} {noun} valid{warned}.")

@@ -60,7 +60,7 @@ def make(root: Path, cache: Cache, answering: Answering) -> Evaluator:
 
 def spec(**fields: Any) -> EdgeModel:
     gate = {"data": DATA, "metrics": {"accuracy": {"max_drop": 0.5}}}
-    return EdgeModel.model_validate(tiny_spec(quality=gate, **fields))
+    return EdgeModel.model_validate(tiny_spec(**{"quality": gate, **fields}))
 
 
 class Silent:
@@ -257,7 +257,7 @@ def test_plots_are_well_formed(document: EvaluationDocument) -> None:
 
 def test_leaks_are_warned_of(root: Path) -> None:
     from edgespec.build.data import read_examples
-    from edgespec.build.leakage import leakage
+    from edgespec.build.datafiles import leakage
 
     write_examples(root / "data" / "copy.jsonl")
     examples = read_examples((root / "data" / "copy.jsonl").read_bytes(), "data/copy.jsonl", spec().task).unwrap()
@@ -268,7 +268,7 @@ def test_leaks_are_warned_of(root: Path) -> None:
 
 def test_texts_that_were_only_distilled_from_leak_too(root: Path) -> None:
     from edgespec.build.data import read_examples
-    from edgespec.build.leakage import leakage
+    from edgespec.build.datafiles import leakage
 
     examples = read_examples((root / DATA).read_bytes(), DATA, spec().task).unwrap()
     texts = [e.text for e in examples[:2] if not hasattr(e, "text_a")]
@@ -278,3 +278,14 @@ def test_texts_that_were_only_distilled_from_leak_too(root: Path) -> None:
     (d,) = leakage(asked, root, examples, DATA)
     assert "2 of 90 examples" in d.detail
     assert "line 1 is line 2 of data/texts.txt" in d.detail
+
+
+def test_each_data_file_is_described_once(root: Path) -> None:
+    from edgespec.build.datafiles import described
+
+    found = described(spec(), root)
+    assert list(found) == ["data/train.jsonl", DATA]
+    assert found[DATA][1] == "languages: de 50%, en 50%"
+    assert described(spec(quality={"data": "data/none.jsonl", "metrics": {"accuracy": {"min": 0}}}), root).keys() == {
+        "data/train.jsonl"
+    }

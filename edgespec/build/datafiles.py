@@ -1,4 +1,4 @@
-"""Whether a spec's quality data was trained on (edge)."""
+"""A spec's data files side by side: what is in each, and whether its quality data was trained on (edge)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from edgespec.build.data import (
     AnyExample,
     Example,
     Unlabelled,
+    describe,
     leaks,
     read_examples,
     read_partly_labelled,
@@ -29,6 +30,20 @@ def leakage(spec: EdgeModel, root: Path, quality: Sequence[Example], path: str) 
         except (OSError, EdgespecError):
             continue
         found += leaks(training, quality, name, path)
+    return found
+
+
+def described(spec: EdgeModel, root: Path) -> dict[str, tuple[str, ...]]:
+    """What there is in each data file of the task's examples, in a line or two; files that cannot be read left out."""
+    files = training_files(spec)
+    if spec.quality is not None:
+        files = {**files, spec.quality.data: True}
+    found = {}
+    for name, labelled in files.items():
+        try:
+            found[name] = describe(_read((root / name).read_bytes(), name, spec, labelled=labelled))
+        except (OSError, EdgespecError):
+            continue
     return found
 
 
