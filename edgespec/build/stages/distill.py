@@ -176,6 +176,8 @@ def _run_encoder(job: Job) -> Result:
         notes = distil(teacher, student, rows, labels, _recipe(job, shape, logits=logits), job.say)
         files = model_files(student, _written_config(student, job, logits=logits))
     kept = {f.name: f.read() for f in job.files.all if f not in job.files.weights}
+    if job.files.pooling is not None:
+        kept[job.files.pooling.name] = _pooling(job.files.pooling.read(), shape.width)
     size = sum(p.numel() for p in student.parameters())
     shown = ", ".join(f"{name} {value:g}" for name, value in notes.items())
     job.say(f"a student of {size:,} parameters: {shown}", 1.0)
@@ -259,6 +261,14 @@ def _written_config(student: Any, job: Job, *, logits: bool) -> dict[str, Any]:
     return {**config, **label_config(job.task.labels), "problem_type": kind}
 
 
+def _pooling(data: bytes, width: int) -> bytes:
+    """sentence-transformers' 1_Pooling/config.json for a student of that width."""
+    from edgespec.build.surgery.checkpoint import encode_json
+
+    found = json.loads(data)
+    return encode_json({**found, "word_embedding_dimension": width}) if "word_embedding_dimension" in found else data
+
+
 def _run_static(job: Job) -> Result:
     from edgespec.build.torch.runtime import repeatable
     from edgespec.build.torch.static import distil_static
@@ -273,6 +283,7 @@ def _run_static(job: Job) -> Result:
     return Result(files, notes)
 
 
+_MORE_TOOLS: Final = {"static": ("model2vec",), "gkd": ("ms-swift",)}
 STAGE: Final = Stage(
     "distill",
     1,
@@ -281,6 +292,7 @@ STAGE: Final = Stage(
     _check,
     _check_data,
     tools=("torch", "transformers"),
+    tools_for=lambda options: _MORE_TOOLS.get(options.method, ()),
     makes_checkpoint=True,
     needs=Needs(memory=4 * 2**30),
 )
