@@ -8,6 +8,7 @@ import { page } from "./page";
 import { parseInferRequest } from "./request";
 import { chooseShard, originOf } from "./shards";
 import type { Result, Task, TextModel } from "./tasks/task";
+import type { Tokens } from "./tokenizer";
 import { WeightsUnavailable } from "./weights";
 
 /** What lives as long as the isolate. */
@@ -26,9 +27,15 @@ function finite(output: Float32Array): Float32Array {
   return output;
 }
 
+/** A tokenizer without special tokens may leave nothing of a text, such as one of control characters. */
+function encoded(tokens: Tokens): Tokens {
+  if (tokens.count > 0) return tokens;
+  throw new HttpError(422, "invalid_text", "The model's tokenizer leaves nothing of the text. Send a text with letters or digits.");
+}
+
 function textModel({ tokenizer, engine }: Model, maxTokens: number): TextModel {
   return {
-    encode: (text) => tokenizer.encode(text, maxTokens),
+    encode: (text) => encoded(tokenizer.encode(text, maxTokens)),
     run: async (tokens) => finite(await engine.run(tokens)),
     runMany: async (texts) => (await engine.runMany(texts)).map(finite),
   };
