@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from edgespec.build.problems import fail
 from edgespec.build.sources import ModelFiles
-from edgespec.build.weights import BrokenWeightsError
 from edgespec.build.weights_file import read_header
 
 _LONGEST: Final = 100_000_000
@@ -68,6 +67,8 @@ def read_config(files: ModelFiles, source: str) -> dict[str, Any]:
 def shapes_of(files: ModelFiles, source: str) -> dict[str, tuple[int, ...]]:
     """Every tensor's shape. Of each file only the header is read; the whole is verified when it is used. Raises
     ES511."""
+    from edgespec.build.weights import BrokenWeightsError
+
     found: dict[str, tuple[int, ...]] = {}
     for file in files.weights:
         with file.path.open("rb") as stream:

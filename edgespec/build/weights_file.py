@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from edgespec.build.weights import BrokenWeightsError
-
 _WIDTHS: Final = {"I64": 8, "U64": 8, "F64": 8, "I32": 4, "U32": 4, "F32": 4, "I16": 2, "U16": 2, "F16": 2, "BF16": 2}
 
 
@@ -23,6 +21,8 @@ class RawTensor:
 
 def read_header(raw: bytes | memoryview) -> Mapping[str, Any]:
     """Name to type, shape and offsets, without the file's notes. Raises BrokenWeightsError."""
+    from edgespec.build.weights import BrokenWeightsError  # its module needs numpy, plans do not
+
     length = int.from_bytes(raw[:8], "little")
     if len(raw) < 8 or length > len(raw) - 8:
         raise BrokenWeightsError("the header does not fit into the file: it is cut short or not safetensors")
