@@ -1,5 +1,33 @@
 // LINEAR with float weights: panels of 8 output channels over blocks of 4 rows. Halves are widened a panel at a time.
-#include "block.h"
+#include "simd.h"
+
+ALWAYS void multiply_step(v128_t c[4][2], const float *w, const float *const rows[4], u32 k) {
+  v128_t w0 = LOAD(w), w1 = LOAD(w + 4);
+  for (u32 r = 0; r < 4; r++) {
+    v128_t x = wasm_v128_load32_splat(rows[r] + k);
+    c[r][0] = MADD(x, w0, c[r][0]), c[r][1] = MADD(x, w1, c[r][1]);
+    __asm__ volatile("" : "+r"(c[r][0]), "+r"(c[r][1]));
+  }
+}
+
+// c[r] += sum over k < count of rows[r][k] * w[8 k .. + 8].
+ALWAYS void multiply(v128_t c[4][2], const float *w, const float *const in[4], u32 count) {
+  const float *rows[4] = {in[0], in[1], in[2], in[3]};
+  for (; count >= 4; count -= 4) {
+    KEEP(w, rows[0]);
+    KEEP(rows[1], rows[2]);
+    KEEP(rows[3], rows[3]);
+#pragma unroll
+    for (u32 i = 0; i < 4; i++) multiply_step(c, w + 8 * i, rows, i);
+    w += 32;
+    for (u32 r = 0; r < 4; r++) rows[r] += 4;
+  }
+  for (; count; count--) {
+    multiply_step(c, w, rows, 0);
+    w += 8;
+    for (u32 r = 0; r < 4; r++) rows[r]++;
+  }
+}
 
 static const float *widen_panel(const u16 *halves, u32 columns) {
   float *out = engine.panel;
@@ -18,7 +46,7 @@ static void block(const Target *t, const float *in, u32 in_stride, const float *
     rows[r] = in + (size_t)min_u32(row + r, t->rows - 1) * in_stride;
     c[r][0] = b0, c[r][1] = b1;
   }
-  multiply(c, w, 8, rows, columns);
+  multiply(c, w, rows, columns);
   for (u32 r = 0; r < 4; r++)
     if (row + r < t->rows) {
       float *out = t->out + (size_t)(row + r) * t->stride + n;

@@ -1,5 +1,5 @@
 /**
- * edgespec's own engine: worker_runtime/engine, C compiled to some 55 KB of WebAssembly. A model's file streams straight
+ * edgespec's own engine: worker_runtime/engine, C compiled to some 60 KB of WebAssembly. A model's file streams straight
  * into wasm memory; all that runs need is allocated when the last byte has been verified, and memory never grows again.
  */
 
