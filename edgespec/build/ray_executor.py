@@ -8,6 +8,8 @@ machine for as long as the build takes. Ray itself retries nothing: a step that 
 from __future__ import annotations
 
 import os
+import secrets
+import socket
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +28,8 @@ from edgespec.spec.units import format_size
 
 POLL: Final = 0.2
 """Seconds between two looks at what the steps say."""
+CONNECT_TIMEOUT: Final = 15.0
+"""Seconds."""
 OpenRemote = Callable[[], RemoteCache]
 """Opens the shared cache on a worker. It travels by pickle: a function of a module, or a partial, without secrets."""
 
@@ -37,6 +41,8 @@ class RayExecutor:
     slots: int | None = None
 
     def __init__(self, address: str | None, shared: Cache, open_remote: OpenRemote | None = None) -> None:
+        if address is None:
+            _close_to_others()
         self._ray = _import_ray()
         self._address = address
         self._open_remote = open_remote
@@ -55,7 +61,9 @@ class RayExecutor:
         if self._address is None:
             options["include_dashboard"] = False
         try:
-            self._ray.init(address=self._address, **options)
+            _check_reachable(self._address)
+            # "local": an address of a cluster that is long gone may lie in Ray's folder of temporary files.
+            self._ray.init(address=self._address or "local", **options)
         except (ConnectionError, OSError, ValueError, RuntimeError) as why:
             where = f"the Ray cluster at {self._address}" if self._address else "Ray on this machine"
             advice = "Check RAY_ADDRESS, or build with --executor local."
@@ -160,6 +168,20 @@ def run_on_worker(
     except EdgespecError as e:
         return encode_problems(e.diagnostics)
     return []
+
+
+def _close_to_others() -> None:
+    """A cluster of this build alone has a token of its own, which Ray would otherwise leave in the home folder. Ray
+    reads these when it is imported."""
+    if "RAY_AUTH_MODE" not in os.environ:
+        os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
+
+
+def _check_reachable(address: str | None) -> None:
+    """Ray itself would try for minutes, and then end the process. Raises OSError."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT).close()
 
 
 def _resources(wanted: Mapping[str, float]) -> str:
