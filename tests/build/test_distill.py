@@ -188,6 +188,7 @@ def test_embeddings(project: Path, task: Any) -> None:
     after = distilled(project, task, epochs=10, **options)
     assert after.notes["similarity"] > max(0.8, before.notes["similarity"])
     assert config(after)["architectures"] == ["BertModel"] and "id2label" not in config(after)
+    assert json.loads(bytes(after.outputs["1_Pooling/config.json"]))["word_embedding_dimension"] == 16
     model = export_embedding(
         read_config(config(after), "c"), Tensors(bytes(after.outputs["model.safetensors"])), "mean", "w"
     )

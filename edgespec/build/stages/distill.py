@@ -85,8 +85,10 @@ def _check(job: Job) -> None:
         from edgespec.build import gkd
 
         return gkd.check(job)
+    config = _config(job)
+    if config.get("quantization_config"):
+        raise fail("ES561", f"{source} is quantised already, and nothing learns from that here. Take the float model.")
     if options.method == "encoder":
-        config = _config(job)
         shape_of(_student(options), config, source)
         if _copies_logits(job, config):
             _label_order(job, config)

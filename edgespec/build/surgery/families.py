@@ -98,8 +98,10 @@ OUTPUTS: Final = (
 
 
 def family_of(config: Mapping[str, Any], source: str) -> Family:
-    """Raises EdgespecError for a model type that cannot be pruned."""
+    """Raises EdgespecError for a model that cannot be pruned."""
     kind = config.get("model_type")
+    if config.get("quantization_config"):
+        raise fail("ES565", f"{source} is quantised already: its weights are packed integers. Take the float model.")
     if kind not in FAMILIES:
         raise fail(
             "ES565", f"config.json of {source} says model_type {kind!r}; edgespec can prune {', '.join(FAMILIES)}."

@@ -373,7 +373,9 @@ def test_refusals(tmp_path: Path, refused: Refused) -> None:
     assert "neither" in found.detail
     (tmp_path / "data/empty.jsonl").write_text("\n")
     refused("ES520", lambda: pruned(tmp_path, vocabulary={"corpus": "data/empty.jsonl"}))
-    write_config(tmp_path, model_type="gpt2")
+    write_config(tmp_path, quantization_config={"bits": 4})
+    assert "float model" in refused("ES565", lambda: pruned(tmp_path, layers=[0])).detail
+    write_config(tmp_path, quantization_config=None, model_type="gpt2")
     assert "qwen3" in refused("ES565", lambda: pruned(tmp_path, layers=[0])).detail
 
 
