@@ -289,3 +289,20 @@ def test_each_data_file_is_described_once(root: Path) -> None:
     assert described(spec(quality={"data": "data/none.jsonl", "metrics": {"accuracy": {"min": 0}}}), root).keys() == {
         "data/train.jsonl"
     }
+
+
+def test_a_compressed_model_has_a_teacher_and_a_student(root: Path, cache: Cache) -> None:
+    pipeline = [{"prune": {"layers": [0]}}, {"head": {"train": "data/train.jsonl", "seed": 7}}]
+    asked = spec(model={"source": "./models/tiny", "pipeline": pipeline})
+    found = make(root, cache, local_answering()).evaluate(asked, DATA)
+    assert [v.variant for v in found.variants] == ["teacher", "student", "deployed"]
+    assert [v.what.removeprefix("./models/tiny, ") for v in found.variants] == [
+        "head, float32",
+        "prune, head, float32",
+        "prune, head, int8",
+    ]
+    sizes = [v.size for v in found.variants]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len({v.artifact for v in found.variants}) == 3
+    teacher = make(root, cache, Silent(local_answering().version)).teacher(asked, DATA)
+    assert teacher == found.variants[0].metrics
