@@ -27,6 +27,9 @@ TRAINING: Final = r"^Train"
 """What the bar of training steps is called."""
 TOOLS: Final = ("ms-swift", "peft", "torch", "transformers")
 """Packages whose version may change what comes out of a training."""
+GPTQ_BLOCKS: Final = Path(__file__).parent / "plugins" / "gptq_blocks.py"
+BNB_HEADS: Final = Path(__file__).parent / "plugins" / "bnb_heads.py"
+"""`--external_plugins`: what of ms-swift 4.6 needs repair; each says what."""
 _PASSED_BY: Final = (
     "WANDB_", "SWIFT_", "MODELSCOPE_", "HF_", "TRANSFORMERS_", "ACCELERATE_", "RAY_SWIFT", "FSDP_", "COMET_", "MLFLOW_",
     "GPTQMODEL_",

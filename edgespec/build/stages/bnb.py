@@ -15,7 +15,7 @@ from edgespec.build.quantising import (
     write_packed,
 )
 from edgespec.build.stages.stage import Inputs, Job, Needs, Result, Stage, checkpoint_outputs
-from edgespec.build.swift import TOOLS, has_gpu, require, run_swift, start_log
+from edgespec.build.swift import BNB_HEADS, TOOLS, has_gpu, require, run_swift, start_log
 
 PARTS: Final = ("weight", "SCB")
 
@@ -50,7 +50,8 @@ def _run(job: Job) -> Result:
     with job.workspace() as folder:
         original = job.checkout(folder / "model")
         arguments = tool_arguments(job, kind, config, original) | {
-            "quant_method": "bnb", "quant_bits": 8, "output_dir": str(folder / "out"),
+            "quant_method": "bnb", "quant_bits": 8, "external_plugins": str(BNB_HEADS),
+            "output_dir": str(folder / "out"),
         }  # fmt: skip
         job.say("int8 rows by bitsandbytes", 0.0)
         run_swift(job, "export", arguments, folder, gpu=gpu, span=(0.0, 0.9), otherwise="ES573")

@@ -17,6 +17,7 @@ from edgespec.build.data import Pair
 from edgespec.build.problems import fail
 from edgespec.build.stages.stage import Inputs, Job, Needs, Result, Stage, checkpoint_outputs, part
 from edgespec.build.swift import (
+    BNB_HEADS,
     COMMON,
     TOOLS,
     Argument,
@@ -198,6 +199,7 @@ def training_arguments(work: Work, *, gpu: bool) -> dict[str, Argument]:
         found |= {"lora_rank": lora.rank, "lora_alpha": lora.alpha, "lora_dropout": lora.dropout}
     if options.method == "qlora":
         found |= {"quant_method": "bnb", "quant_bits": options.bits or 4, "bnb_4bit_compute_dtype": "float32"}
+        found["external_plugins"] = str(BNB_HEADS)
     return found
 
 

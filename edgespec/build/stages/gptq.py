@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
 from edgespec.build.problems import fail
@@ -22,13 +21,12 @@ from edgespec.build.quantising import (
     write_packed,
 )
 from edgespec.build.stages.stage import Inputs, Job, Needs, Result, Stage, checkpoint_outputs, part
-from edgespec.build.swift import TOOLS, has_gpu, require, run_swift, start_log
+from edgespec.build.swift import GPTQ_BLOCKS, TOOLS, has_gpu, require, run_swift, start_log
 from edgespec.build.swift_data import said, write_rows
 
 BITS: Final = 4
 """Where the spec does not say."""
 PARTS: Final = ("qweight", "qzeros", "scales", "g_idx")
-PLUGIN: Final = Path(__file__).parents[1] / "plugins" / "gptq_blocks.py"
 
 
 def _depends(inputs: Inputs) -> Inputs:
@@ -62,7 +60,7 @@ def _run(job: Job) -> Result:
         rows = write_rows(folder / "texts.jsonl", [{"messages": said(t)} for t in texts])
         arguments = tool_arguments(job, kind, config, original) | {
             "quant_method": "gptq", "quant_bits": bits, "group_size": options.group_size, "dataset": str(rows),
-            "quant_n_samples": len(texts), "quant_batch_size": 1, "external_plugins": str(PLUGIN),
+            "quant_n_samples": len(texts), "quant_batch_size": 1, "external_plugins": str(GPTQ_BLOCKS),
             "output_dir": str(folder / "out"), "dataset_num_proc": 1,
         }  # fmt: skip
         job.say(f"GPTQ to {bits} bits in groups of {options.group_size}, on {len(texts)} texts", 0.0)
