@@ -18,11 +18,11 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from edgespec.build.graph import Graph
 from edgespec.build.onnx_bert import export_classifier, read_config
 from edgespec.build.packed import Checkpoint, Packed, PackedError
-from edgespec.build.packed_graph import product, replace_floats, without_eight_bits
+from edgespec.build.packed_graph import block_of, product, replace_floats, uncovered, without_eight_bits
 from edgespec.engine import format as fmt
 from edgespec.engine import pack
 from edgespec.engine.compile import compile_graph
-from tests.engine.models import edge_rows, error, onnx_rows, program_of
+from tests.engine.models import Hand, edge_rows, error, onnx_rows, program_of
 from tests.unit.build.packing import Rounded, awq, bnb, gptq, linear_names, raw, rounded, words, write_packed_bert
 
 Array = NDArray[Any]
@@ -331,6 +331,26 @@ def _in_floats(program: fmt.Program) -> fmt.Program:
 
     tensors = tuple(floats(t) for t in program.tensors)
     return fmt.Program(tensors, program.registers, program.ops, program.output, program.max_position)
+
+
+@pytest.mark.parametrize(("columns", "group", "block"), [(384, 128, 128), (384, 96, 32), (64, 16, 16), (48, 48, 64),
+                                                         (384, 384, 128), (40, 40, 64), (32, 32, 32)])  # fmt: skip
+def test_blocks_fill_a_row_with_the_least_at_its_end(columns: int, group: int, block: int) -> None:
+    assert block_of(of_gptq(rounded(normal(8, columns), group))) == block
+
+
+@pytest.mark.parametrize(("bits", "group", "symmetric"), [(4, 16, True), (4, 32, False), (8, 16, True), (8, 32, True),
+                                                          (8, 32, False)])  # fmt: skip
+def test_what_the_engine_cannot_hold_is_known_from_the_weights(bits: int, group: int, symmetric: bool) -> None:
+    """What a plan says before anything is exported, and what the compiler says of the graph."""
+    weight = of_gptq(rounded(normal(16, 64), group, bits=bits, symmetric=symmetric))
+    h = Hand("input_ids")
+    graph = Graph()
+    out = product(graph, "p", h.rows(64), weight)
+    h.nodes += graph.nodes
+    h.tensors += [numpy_helper.from_array(v, k) for k, v in graph.weights.items()]
+    compiled = compile_graph(h.model(h.mean(h.op("Tanh", out))), quantization="none")
+    assert (uncovered(weight) is None) == (compiled.program is not None) == (group == 32 and (bits == 4 or symmetric))
 
 
 def test_scales_of_half_floats_stay_half_floats(tmp_path: Path) -> None:
