@@ -18,7 +18,7 @@ from edgespec.build.quantised import array_of
 from edgespec.build.stages import finetune
 from edgespec.build.stages.stage import Job
 from edgespec.build.swift import environment, last_checkpoint, require, write_arguments
-from edgespec.build.swift_data import labelled_rows, pair_loss, pair_rows
+from edgespec.build.swift_data import count_long, labelled_rows, pair_loss, pair_rows, read_conversation_rows
 from edgespec.build.swift_model import complete, fits
 from edgespec.build.weights_file import read_tensors
 from edgespec.diagnostics import Diagnostic, EdgespecError
@@ -165,6 +165,17 @@ def test_labels_are_numbers_in_the_tasks_order() -> None:
     assert rows[0]["messages"] == [{"role": "user", "content": "x"}]
     multi = TextClassification(type="text-classification", labels=("b", "a"), multi_label=True)
     assert [r["label"] for r in labelled_rows([Labelled("x", ("a", "b")), Labelled("y", ())], multi)] == [[0, 1], []]
+
+
+def test_conversations_that_will_be_cut_are_counted(project: Path) -> None:
+    write_tiny_qwen(project / "models" / "qwen")
+    write_conversations(project / "data" / "chat.jsonl")
+    found = job(project, source="qwen", train="data/chat.jsonl", objective="messages")
+    rows, _ = read_conversation_rows(found.step.data["train"])
+    assert count_long(found.files, rows, 1000) == 0
+    assert count_long(found.files, rows, 10) == len(rows)
+    some = count_long(found.files, rows, 16)
+    assert 0 < some < len(rows)
 
 
 def test_pairs() -> None:
