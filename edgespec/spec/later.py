@@ -17,13 +17,11 @@ _LATER: Final[dict[str, dict[str, str]]] = {
         "worker.placement": "placement",
         "budget.monthly_cost": "budgets of cost",
         "rollout": "gradual rollout",
-        "lifecycle": "lifecycle rules",
     },
     "Project": {
         "policies": "policies",
         "environments.*.overrides": "overlays",
         "environments.*.promote_from": "promotion",
-        "environments.*.protect": "protected environments",
         "environments.*.state.bucket": "state in R2",
         "environments.*.target.zone": "zones, which routes need",
     },

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from edgespec.diagnostics import Checked, Diagnostic, Diagnostics, error
@@ -10,7 +10,7 @@ from edgespec.spec import variables
 from edgespec.spec.check import check_project, check_spec
 from edgespec.spec.document import Node, Source, parse
 from edgespec.spec.models import API_VERSION, EdgeModel, Project
-from edgespec.spec.validate import key_place, suggest, validate
+from edgespec.spec.validate import key_place, place, suggest, validate
 
 KINDS = ("Project", "EdgeModel")
 
@@ -78,7 +78,31 @@ def load_specs(sources: Sequence[Source], project: Project) -> Checked[tuple[Loa
                 found.append(error("ES135", "Duplicate name", detail, source=key_place(node, ("metadata", "name"))))
             else:
                 specs[loaded.spec.name] = loaded
+    found += _check_renames(specs)
     return Checked(tuple(specs[n] for n in sorted(specs)), Diagnostics(tuple(found)))
+
+
+def _check_renames(specs: Mapping[str, LoadedSpec]) -> Iterator[Diagnostic]:
+    """What was deployed under a name goes to one spec, and to none while a spec still has that name."""
+    path = ("lifecycle", "renamed_from")
+    claims: dict[str, LoadedSpec] = {}
+    for name, loaded in sorted(specs.items()):
+        old = loaded.spec.lifecycle.renamed_from
+        if old is None:
+            continue
+        where = place(loaded.node, path)
+        if (holder := specs.get(old)) is not None:
+            at = place(holder.node, ("metadata", "name"))
+            detail = f"{old!r} is a spec of this project, at {at}: what is deployed under that name belongs to it."
+            yield error("ES171", "Cannot be renamed from this", detail, source=where)
+        elif (other := claims.get(old)) is not None:
+            detail = (
+                f"{name} and {other.spec.name} both claim what {old} deployed; the other claim is at "
+                f"{place(other.node, path)}. Keep one."
+            )
+            yield error("ES171", "Cannot be renamed from this", detail, source=where)
+        else:
+            claims[old] = loaded
 
 
 def _load_spec(node: Node, path: str, project: Project, found: list[Diagnostic]) -> LoadedSpec | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
 from edgespec import limits
 from edgespec.spec.codes import COUNTRIES
@@ -95,11 +95,20 @@ class Match(Strict):
     countries: Annotated[tuple[Country, ...], AfterValidator(unique)] = ()
 
 
+def _lower(value: object) -> object:
+    """The API answers `WNAM` to `wnam`, and people write what they have read."""
+    return value.lower() if isinstance(value, str) else value
+
+
+Location = Annotated[Literal["wnam", "enam", "weur", "eeur", "apac", "oc"], BeforeValidator(_lower)]
+Jurisdiction = Annotated[Literal["eu", "us", "fedramp"], BeforeValidator(_lower)]
+
+
 class Shard(Strict):
     """One bucket. `location` is a hint, `jurisdiction` a guarantee; at most one of them."""
 
-    location: Literal["wnam", "enam", "weur", "eeur", "apac", "oc"] | None = None
-    jurisdiction: Literal["eu", "us", "fedramp"] | None = None
+    location: Location | None = None
+    jurisdiction: Jurisdiction | None = None
     match: Match | None = None
 
     @property
@@ -183,6 +192,14 @@ class Budget(Strict):
     cpu_ms: CpuBudget | None = None
 
 
+class Lifecycle(Strict):
+    prevent_destroy: bool = False
+    """Nothing of this spec is destroyed, also after the spec is deleted: state remembers it. Set it to false and apply
+    before you remove what it protects."""
+    renamed_from: Name | None = None
+    """The name that this spec had: what was deployed under it is moved, not made again."""
+
+
 class EdgeModel(Strict):
     """One model on the edge: where it comes from, how it is made small, what it does and whom it serves."""
 
@@ -197,6 +214,7 @@ class EdgeModel(Strict):
     worker: WorkerOptions = WorkerOptions()
     quality: Quality | None = None
     budget: Budget = Budget()
+    lifecycle: Lifecycle = Lifecycle()
     tune: Tune | None = None
 
     @property
@@ -242,6 +260,8 @@ class LocalState(Strict):
 class Environment(Strict):
     target: Target
     state: LocalState = LocalState(type="local")
+    protect: bool = False
+    """Nothing is destroyed without `--allow-destroy`."""
 
 
 class SharedCache(Strict):
