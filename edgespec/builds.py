@@ -10,6 +10,7 @@ from edgespec.artifact import Manifest
 from edgespec.build.events import BuildEvent
 from edgespec.build.executor import Executor, build_all
 from edgespec.build.pipeline import Pipeline
+from edgespec.diagnostics import EdgespecError
 from edgespec.operations import Session
 from edgespec.providers.cloudflare.remote_cache import RemoteOpener, make_bucket
 from edgespec.spec.models import EdgeModel
@@ -51,12 +52,21 @@ def _executor(session: Session, name: str, parallel: int) -> Executor:
         return LocalExecutor(parallel)
     from edgespec.build.ray_executor import RayExecutor
 
-    opener = None
-    if session.workspace.project.build.cache is not None:
-        bucket, connect = shared_bucket(session.workspace, session.environ, session.say)
-        with contextlib.closing(connect()) as account:
-            opener = RemoteOpener(account.endpoints, bucket)
+    opener = _opener(session)
     return RayExecutor(session.environ.get("RAY_ADDRESS") or None, session.cache, opener)
+
+
+def _opener(session: Session) -> RemoteOpener | None:
+    """How workers open the shared cache; None where there is none, or where it cannot be had from here either."""
+    if session.workspace.project.build.cache is None:
+        return None
+    bucket, connect = shared_bucket(session.workspace, session.environ, session.say)
+    try:
+        with contextlib.closing(connect()) as account:
+            return RemoteOpener(account.endpoints, bucket)
+    except EdgespecError as e:
+        session.say(f"workers go without the bucket {bucket}: {'; '.join(d.detail for d in e.diagnostics)}")
+        return None
 
 
 def make_build_cache(session: Session) -> tuple[str, bool]:

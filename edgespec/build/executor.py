@@ -80,7 +80,8 @@ Happening: TypeAlias = Said | Finished
 
 
 class Executor(Protocol):
-    """Runs tasks somewhere. Used by one thread; a context manager, which stops everything at its end."""
+    """Runs tasks somewhere. Used by one thread; a context manager, which connects when it is entered (never, when
+    there is nothing to run) and stops everything at its end. Its calls are made inside of it."""
 
     @property
     def slots(self) -> int | None:
@@ -137,10 +138,10 @@ def build_all(
     with pipelines[specs[0].name].using():
         builds = _prepare(specs, pipelines)
         nodes = _graph(builds, pipelines, cache, fresh=fresh)
-        executor.check([n.task for n in nodes.values()])
         problems: list[Diagnostic] = []
         if nodes:
             with executor:
+                executor.check([n.task for n in nodes.values()])
                 _run(nodes, executor, pipelines, on_event, problems)
         if problems:
             raise EdgespecError(*problems)

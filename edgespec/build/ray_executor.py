@@ -41,9 +41,7 @@ class RayExecutor:
     slots: int | None = None
 
     def __init__(self, address: str | None, shared: Cache, open_remote: OpenRemote | None = None) -> None:
-        if address is None:
-            _close_to_others()
-        self._ray = _import_ray()
+        self._ray: Any = None
         self._address = address
         self._open_remote = open_remote
         self._started = False
@@ -51,9 +49,11 @@ class RayExecutor:
         self._said: deque[Happening] = deque()
         self._events: Any = None
         self._mark = shared.root / "v1" / "locks" / f"shared-{uuid.uuid4().hex}"
-        self._connect()
 
     def _connect(self) -> None:
+        if self._address is None:
+            _close_to_others()
+        self._ray = _import_ray()
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         if self._ray.is_initialized():
             return
@@ -71,6 +71,7 @@ class RayExecutor:
         self._started = True
 
     def __enter__(self) -> Self:
+        self._connect()
         from ray.util.queue import Queue
 
         self._events = Queue(actor_options={"num_cpus": 0})

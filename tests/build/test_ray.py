@@ -187,5 +187,6 @@ def _wait(id_: str, request: str, mark: str, events: object, opener: object) -> 
 
 
 def test_a_cluster_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(EdgespecError, match=r"ES587.*Check RAY_ADDRESS"):
-        RayExecutor("127.0.0.1:9", Cache(tmp_path / "cache"))
+    executor = RayExecutor("127.0.0.1:9", Cache(tmp_path / "cache"))
+    with pytest.raises(EdgespecError, match=r"ES587.*Check RAY_ADDRESS"), executor:
+        pytest.fail("it connected")
