@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 
 from edgespec.address import Address
 from edgespec.diagnostics import EdgespecError, error
@@ -12,7 +12,8 @@ from edgespec.state.model import ResourceRecord
 from edgespec.values import Inputs, Outputs
 
 Progress: TypeAlias = Callable[[str, float | None], None]
-"""A message for people, and how much is done (0 to 1) where that is known."""
+"""A message for people, and how much is done (0 to 1) where that is known. Raises `StoppedError` when the run was told
+to stop: a provider calls it wherever it can be given up, and lets it through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +29,10 @@ class Observed:
 class ProviderError(EdgespecError):
     """A call that failed. `nothing_done` says that the object is certainly as it was before."""
 
+    code: ClassVar[str] = "ES401"
+
     def __init__(self, address: Address, summary: str, detail: str, *, nothing_done: bool = False) -> None:
-        super().__init__(error("ES401", summary, detail, address=str(address)))
+        super().__init__(error(self.code, summary, detail, address=str(address)))
         self.nothing_done = nothing_done
 
 
@@ -41,6 +44,29 @@ class AlreadyExistsError(ProviderError):
         super().__init__(address, "Already exists", detail, nothing_done=True)
 
 
+class WrongAccountError(ProviderError):
+    """The API does not let this token into this account: nothing can be said about what exists there. It is neither
+    "not found" nor "empty" (workers-sdk#12044)."""
+
+    code = "ES414"
+
+    def __init__(self, address: Address, summary: str, said: str, *, nothing_done: bool = False) -> None:
+        detail = (
+            f"The API says: {said}. Either `account` of this environment is another's, or CLOUDFLARE_API_TOKEN is of "
+            "another account. Nothing was taken to be missing."
+        )
+        super().__init__(address, summary, detail, nothing_done=nothing_done)
+
+
+class StoppedError(ProviderError):
+    """The run was told to stop, and this call was given up at a moment at which it can be: the next apply goes on."""
+
+    code = "ES309"
+
+    def __init__(self, address: Address) -> None:
+        super().__init__(address, "Stopped", "The run was told to stop. Run apply again: it goes on from here.")
+
+
 class Provider(Protocol):
     def read(self, record: ResourceRecord) -> Observed | None:
         """The live object, by its id or, where a crash left none, by its natural key; None when it does not exist."""
@@ -48,8 +74,11 @@ class Provider(Protocol):
     def find(self, address: Address, inputs: Inputs) -> Observed | None:
         """An object that carries this resource's natural key although state has no record of it."""
 
-    def create(self, address: Address, inputs: Inputs, progress: Progress) -> Outputs:
-        """Make the object; raises `AlreadyExistsError` rather than taking over another's."""
+    def create(self, address: Address, inputs: Inputs, progress: Progress, nonce: str = "") -> Outputs:
+        """Make the object; raises `AlreadyExistsError` rather than taking over another's.
+
+        `nonce` was drawn for this create and is in state by now. It goes onto the object where the API has a place for
+        it; the record that `read` gets has it too."""
 
     def update(self, record: ResourceRecord, inputs: Inputs, progress: Progress) -> Outputs:
         """Bring the object to `inputs` from whatever an interrupted call left. Idempotent."""

@@ -37,7 +37,7 @@ class ModelProvider:
     def find(self, address: Address, inputs: Inputs) -> Observed | None:
         return None
 
-    def create(self, address: Address, inputs: Inputs, progress: Progress) -> Outputs:
+    def create(self, address: Address, inputs: Inputs, progress: Progress, nonce: str = "") -> Outputs:
         def tell(event: BuildEvent) -> None:
             progress(f"{event.stage}: {event.message}", event.fraction)
 

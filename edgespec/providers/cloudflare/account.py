@@ -13,18 +13,22 @@ from urllib.parse import urlsplit
 
 from edgespec.address import Address
 from edgespec.diagnostics import EdgespecError, error
-from edgespec.providers.base import ProviderError
+from edgespec.providers.base import ProviderError, WrongAccountError
+from edgespec.providers.cloudflare.pace import Pace, Say, NotMadeError
 
 if TYPE_CHECKING:
     from cloudflare import Cloudflare
 
 TIMEOUT: Final = 120.0
 """Seconds for one API call; uploads of a few MB over a slow line fit."""
-CONNECT_TIMEOUT: Final = 15.0
-"""Seconds until an address counts as one that does not answer."""
+UPLOADS: Final = 8
+"""Objects on their way to R2 at once, whoever uploads them: each is held in memory."""
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
-_MAYBE_DONE: Final = frozenset({408, 409, 425, 429})
+_MAYBE_DONE: Final = frozenset({408, 409, 425})
 """Client errors after which the object may have changed, or that say nothing about it."""
+_OTHER_ACCOUNT: Final = frozenset({7000, 7003, 9109})
+"""What the API says of an account that does not exist or that the token does not know."""
+_DENIED: Final = frozenset({"AccessDenied", "Unauthorized", "InvalidAccessKeyId", "SignatureDoesNotMatch"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,41 +58,66 @@ class Endpoints:
 
 
 class Account:
-    """Calls that more than one provider makes, and the clients behind them. Safe for use by several threads."""
+    """Calls that more than one provider makes, and the clients behind them. Safe for use by several threads.
 
-    def __init__(self, endpoints: Endpoints) -> None:
+    `pace` is kept by every call of the v4 API; without one, an account of Cloudflare's gets the bucket that its limit
+    asks for, and a local edge none."""
+
+    def __init__(self, endpoints: Endpoints, pace: Pace | None = None, say: Say = lambda _: None) -> None:
         self.endpoints = endpoints
         self.id = endpoints.account_id
+        self.pace = pace or (Pace.unlimited(say) if endpoints.is_loopback else Pace(say=say))
+        self.s3_pace = Pace.unlimited(say)
+        self.uploads = threading.BoundedSemaphore(UPLOADS)
         self._lock = threading.RLock()
-        self._sdk: Cloudflare | None = None
+        self._clients: dict[bool, Cloudflare] = {}
         self._s3: dict[str, Any] = {}
         self._subdomain: str | None = None
+
+    def stop_with(self, stop: threading.Event) -> None:
+        """Calls that wait for their turn end when `stop` is set; those that were sent are waited for."""
+        self.pace.stop = self.s3_pace.stop = stop
 
     def close(self) -> None:
         """Close every connection; the account opens new ones when it is used again."""
         with self._lock:
-            if self._sdk is not None:
-                self._sdk.close()
-            for client in self._s3.values():
+            for client in (*self._clients.values(), *self._s3.values()):
                 client.close()
-            self._sdk, self._s3 = None, {}
+            self._clients, self._s3 = {}, {}
 
     @property
     def sdk(self) -> Cloudflare:
-        with self._lock:
-            if self._sdk is None:
-                from cloudflare import Cloudflare
-
-                self._sdk = Cloudflare(
-                    api_token=self.endpoints.token, base_url=self.endpoints.api_base_url, timeout=TIMEOUT
-                )
-            return self._sdk
+        """For calls that can be made again when they failed: what reads, and what ends the same when done twice."""
+        return self._client(repeatable=True)
 
     @property
     def once(self) -> Cloudflare:
-        """The SDK without its own retries: a create that is retried after a lost answer would find its own object
-        and take it for another's."""
-        return self.sdk.with_options(max_retries=0)
+        """For calls that make something: asked again only when they were certainly not carried out. A create that is
+        retried after a lost answer would find its own object and take it for another's."""
+        return self._client(repeatable=False)
+
+    def _client(self, *, repeatable: bool) -> Cloudflare:
+        with self._lock:
+            if repeatable not in self._clients:
+                from cloudflare import Cloudflare
+
+                from edgespec.providers.cloudflare.http import PacedClient
+
+                http = PacedClient(
+                    self.pace,
+                    repeatable=repeatable,
+                    base_url=self.endpoints.api_base_url,
+                    timeout=TIMEOUT,
+                    follow_redirects=True,
+                )
+                self._clients[repeatable] = Cloudflare(
+                    api_token=self.endpoints.token,
+                    base_url=self.endpoints.api_base_url,
+                    timeout=TIMEOUT,
+                    max_retries=0,  # the client under it knows which calls may be made again
+                    http_client=http,
+                )
+            return self._clients[repeatable]
 
     def get(self, path: str, query: dict[str, object] | None = None, headers: dict[str, str] | None = None) -> Any:
         """A GET below the account, as the API's whole envelope. Reads go this way rather than through the SDK's
@@ -106,29 +135,10 @@ class Account:
             return self._s3[jurisdiction]
 
     def _s3_client(self, jurisdiction: str) -> Any:
-        import boto3
-        from botocore.config import Config
-        from botocore.handlers import add_expect_header
+        from edgespec.providers.cloudflare.s3 import s3_client
 
-        # From boto3 1.36 on, checksum trailers are sent by default, which R2 refuses with a misleading Unauthorized.
-        config = Config(
-            request_checksum_calculation="when_required",
-            response_checksum_validation="when_required",
-            connect_timeout=CONNECT_TIMEOUT,
-            retries={"mode": "standard", "max_attempts": 4},
-            max_pool_connections=16,
-        )
-        client = boto3.client(
-            "s3",
-            region_name="auto",
-            endpoint_url=self.endpoints.s3(jurisdiction),
-            aws_access_key_id=self._token_id(),
-            aws_secret_access_key=hashlib.sha256(self.endpoints.token.encode()).hexdigest(),
-            config=config,
-        )
-        # boto3 would wait a second for a `100 Continue` that R2 does not send.
-        client.meta.events.unregister("before-call.s3", add_expect_header)
-        return client
+        secret = hashlib.sha256(self.endpoints.token.encode()).hexdigest()
+        return s3_client(self.endpoints.s3(jurisdiction), self._token_id(), secret, self.s3_pace)
 
     def _token_id(self) -> str:
         """R2's access key id is the API token's id, and its secret the SHA-256 of the token's value (R2 docs, "S3 API
@@ -155,29 +165,84 @@ class Account:
             return self._subdomain
 
 
+@dataclass(slots=True)
+class Doing:
+    """A call, or several that belong together."""
+
+    begun: bool = False
+    """Set once something of it was carried out: from then on no error says that nothing was done."""
+
+
 @contextlib.contextmanager
-def api_errors(address: Address, doing: str) -> Iterator[None]:
+def api_errors(address: Address, doing: str) -> Iterator[Doing]:
     """Turn what the SDKs raise into `ProviderError`s that say what, why and what to do. No error carries a secret:
     only the API's own code and message are shown."""
     import cloudflare
+    from boto3.exceptions import Boto3Error
     from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.parsers import ResponseParserError
 
+    call, what = Doing(), f"{doing} failed"
     try:
-        yield
+        yield call
     except cloudflare.APIStatusError as e:
-        found = "; ".join(f"{d.message} (code {d.code})" for d in e.errors) or f"HTTP {e.status_code}"
-        hint = _hint(e.status_code)
-        nothing_done = 400 <= e.status_code < 500 and e.status_code not in _MAYBE_DONE
-        raise ProviderError(address, f"{doing} failed", f"{found}.{hint}", nothing_done=nothing_done) from e
+        said = "; ".join(f"{d.message} (code {d.code})" for d in e.errors) or f"HTTP {e.status_code}"
+        nothing_done = not call.begun and 400 <= e.status_code < 500 and e.status_code not in _MAYBE_DONE
+        if other_account(e):
+            raise WrongAccountError(address, what, said, nothing_done=nothing_done) from e
+        raise ProviderError(address, what, f"{said}.{_hint(e.status_code)}", nothing_done=nothing_done) from e
     except cloudflare.APIConnectionError as e:
+        if isinstance(e.__cause__, NotMadeError):
+            raise _stopped(address, what, call) from e
         detail = f"No answer from the API ({type(e.__cause__ or e).__name__}). Run apply again: it goes on from here."
-        raise ProviderError(address, f"{doing} failed", detail) from e
+        raise ProviderError(address, what, detail, nothing_done=not call.begun and _unsent(e)) from e
+    except NotMadeError as e:
+        raise _stopped(address, what, call) from e
     except ClientError as e:
         code = e.response.get("Error", {}).get("Code", "")
         message = e.response.get("Error", {}).get("Message", "")
-        raise ProviderError(address, f"{doing} failed", f"R2 says {code}: {message}.") from e
-    except BotoCoreError as e:
-        raise ProviderError(address, f"{doing} failed", f"{e}. Run apply again: it goes on from here.") from e
+        hint = _hint(403) if code in _DENIED else ""
+        raise ProviderError(address, what, f"R2 says {code}: {message}.{hint}") from e
+    except (BotoCoreError, Boto3Error) as e:
+        raise ProviderError(address, what, f"{e}. Run apply again: it goes on from here.") from e
+    except ResponseParserError as e:
+        raise ProviderError(address, what, "R2's answer is not whole. Run apply again: it goes on from here.") from e
+
+
+def _stopped(address: Address, what: str, call: Doing) -> ProviderError:
+    return ProviderError(address, what, "The run was stopped before the call was made.", nothing_done=not call.begun)
+
+
+def _unsent(e: Exception) -> bool:
+    from edgespec.providers.cloudflare.http import NOT_SENT
+
+    return isinstance(e.__cause__, NOT_SENT)
+
+
+def uncertain(e: Exception) -> bool:
+    """Whether a call of the v4 API that ended so may have been carried out all the same."""
+    import cloudflare
+
+    if isinstance(e, cloudflare.APIStatusError):
+        return e.status_code >= 500 or e.status_code in _MAYBE_DONE
+    return isinstance(e, cloudflare.APIConnectionError) and not _unsent(e) and not isinstance(e.__cause__, NotMadeError)
+
+
+@contextlib.contextmanager
+def missing_is_fine() -> Iterator[None]:
+    """For deletes: what does not exist is gone already. An account that does not exist is another matter."""
+    import cloudflare
+
+    try:
+        yield
+    except cloudflare.NotFoundError as e:
+        if other_account(e):
+            raise
+
+
+def other_account(e: Any) -> bool:
+    """Whether an SDK error is about the account itself, not about a thing in it."""
+    return e.status_code < 500 and bool(error_codes(e) & _OTHER_ACCOUNT)
 
 
 def error_codes(e: Any) -> frozenset[int]:

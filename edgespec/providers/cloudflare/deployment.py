@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from edgespec.address import Address
 from edgespec.diagnostics import EdgespecError
 from edgespec.evaluation import floor_of
 from edgespec.providers.base import Observed, Progress, ProviderError
-from edgespec.providers.cloudflare.account import Account, api_errors
+from edgespec.providers.cloudflare.account import Account, Doing, api_errors, missing_is_fine, uncertain
 from edgespec.providers.cloudflare.live import Live
 from edgespec.state.model import ResourceRecord, Status
 from edgespec.values import Inputs, Outputs
@@ -52,10 +51,11 @@ class DeploymentProvider:
     def read(self, record: ResourceRecord) -> Observed | None:
         script = str(record.inputs["script"])
         with api_errors(record.address, "Reading the deployment"):
-            if script not in self._live.scripts():
-                return None
-            versions = self._live.deployed(script)
-            enabled = self._live.workers_dev(script)
+            there = script in self._live.scripts()
+            versions = self._live.deployed(script) if there else None
+            enabled = self._live.workers_dev(script) if there else None
+        if versions is None or enabled is None:
+            return None
         if record.status is Status.CREATING and not enabled:
             return None
         served = ",".join(f"{v}:{p:g}" for v, p in sorted(versions.items()))
@@ -66,7 +66,8 @@ class DeploymentProvider:
     def find(self, address: Address, inputs: Inputs) -> Observed | None:
         return None  # a deployment belongs to its Worker, which is found by name
 
-    def create(self, address: Address, inputs: Inputs, progress: Progress) -> Outputs:
+    def create(self, address: Address, inputs: Inputs, progress: Progress, nonce: str = "") -> Outputs:
+        """Health first, then quality, then the traffic (kserve#5983)."""
         import httpx  # here, since every command loads this module and few ask a Worker
 
         script, version = str(inputs["script"]), str(inputs["version"])
@@ -75,24 +76,33 @@ class DeploymentProvider:
                 preview = self._account.preview_url(script, version)
                 url = self._account.worker_url(script)
             progress("checking the new version's health", None)
-            _wait_healthy(http, preview, address)
+            _wait_healthy(http, preview, address, progress)
             measured = self._gate(http, preview, address, inputs, progress)
-            with api_errors(address, "Deploying"):
-                self._deploy(script, version)
+            with api_errors(address, "Deploying") as call:
+                self._deploy(script, version, call)
             progress("waiting until it answers", None)
-            _wait_healthy(http, url, address)
+            _wait_healthy(http, url, address, progress)
         outputs: Outputs = {"url": url, "metrics": dict(measured.metrics)}
         return outputs if measured.teacher is None else {**outputs, "teacher": dict(measured.teacher)}
 
-    def _deploy(self, script: str, version: str) -> None:
+    def _deploy(self, script: str, version: str, call: Doing) -> None:
+        import cloudflare
+
+        wanted = {version: 100.0}
         self._live.forget()
-        if self._live.deployed(script) != {version: 100.0}:
-            self._account.once.workers.scripts.deployments.create(
-                script,
-                account_id=self._account.id,
-                strategy="percentage",
-                versions=[{"version_id": version, "percentage": 100}],
-            )
+        if self._live.deployed(script) != wanted:
+            try:
+                self._account.once.workers.scripts.deployments.create(
+                    script,
+                    account_id=self._account.id,
+                    strategy="percentage",
+                    versions=[{"version_id": version, "percentage": 100}],
+                )
+            except cloudflare.APIError as e:
+                self._live.forget()
+                if not uncertain(e) or self._live.deployed(script) != wanted:
+                    raise
+            call.begun = True
         if not self._live.workers_dev(script):
             self._account.sdk.workers.scripts.subdomain.create(
                 script, account_id=self._account.id, enabled=True, previews_enabled=True
@@ -143,10 +153,8 @@ class DeploymentProvider:
 
     def delete(self, record: ResourceRecord, others: Sequence[ResourceRecord]) -> None:
         """Close the public address; the versions are the Worker's."""
-        import cloudflare
-
         script = str(record.inputs["script"])
-        with api_errors(record.address, "Closing the address"), contextlib.suppress(cloudflare.NotFoundError):
+        with api_errors(record.address, "Closing the address"), missing_is_fine():
             self._account.sdk.workers.scripts.subdomain.create(
                 script, account_id=self._account.id, enabled=False, previews_enabled=True
             )
@@ -167,7 +175,7 @@ def missed_gate(name: str, gate: Mapping[str, float], measured: Measured) -> str
     )
 
 
-def _wait_healthy(http: httpx.Client, url: str, address: Address) -> None:
+def _wait_healthy(http: httpx.Client, url: str, address: Address, progress: Progress) -> None:
     """Until `/healthz?load=1` answers 200: the version runs and its weights load."""
     import httpx
 
@@ -184,6 +192,7 @@ def _wait_healthy(http: httpx.Client, url: str, address: Address) -> None:
             detail = f"{url}healthz did not answer well within {WAIT_S:.0f} s. Its last answer: {last}"
             raise ProviderError(address, "The new version is not healthy", detail)
         time.sleep(_PAUSE_S)
+        progress("waiting for its health", None)
 
 
 def _infer(http: httpx.Client, url: str, texts: Sequence[str], address: Address) -> list[dict[str, Any]]:

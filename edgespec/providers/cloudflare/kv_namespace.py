@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 
 from edgespec.address import Address
 from edgespec.providers.base import AlreadyExistsError, Observed, Progress
-from edgespec.providers.cloudflare.account import Account, api_errors, error_codes
+from edgespec.providers.cloudflare.account import Account, api_errors, error_codes, missing_is_fine, uncertain
 from edgespec.providers.cloudflare.live import Live
 from edgespec.state.model import ResourceRecord
 from edgespec.values import Inputs, Outputs
@@ -37,7 +36,9 @@ class KvNamespaceProvider:
         ids = [i for i, title in self._live.namespaces().items() if title == inputs["title"]]
         return Observed(inputs, {"id": ids[0]}) if ids else None
 
-    def create(self, address: Address, inputs: Inputs, progress: Progress) -> Outputs:
+    def create(self, address: Address, inputs: Inputs, progress: Progress, nonce: str = "") -> Outputs:
+        """A namespace has no place for a nonce. The title was free a moment ago and is taken once an account, so after
+        a lost answer the namespace of that title is the one that was asked for."""
         import cloudflare
 
         title = str(inputs["title"])
@@ -48,6 +49,11 @@ class KvNamespaceProvider:
                 if _TITLE_EXISTS in error_codes(e):
                     raise AlreadyExistsError(address, f"A KV namespace titled {title}") from e
                 raise
+            except cloudflare.APIError as e:
+                self._live.forget()
+                if not uncertain(e) or (found := self._by_title(inputs)) is None:
+                    raise
+                return found.outputs
         assert made is not None  # noqa: S101  # the SDK types every result as optional
         return {"id": made.id}
 
@@ -58,7 +64,5 @@ class KvNamespaceProvider:
         return {"id": id_}
 
     def delete(self, record: ResourceRecord, others: Sequence[ResourceRecord]) -> None:
-        import cloudflare
-
-        with api_errors(record.address, "Deleting the KV namespace"), contextlib.suppress(cloudflare.NotFoundError):
+        with api_errors(record.address, "Deleting the KV namespace"), missing_is_fine():
             self._account.sdk.kv.namespaces.delete(str(record.outputs["id"]), account_id=self._account.id)

@@ -1,69 +1,81 @@
-"""What is live in an account, read by list calls and remembered for one refresh."""
+"""What is live in an account, read by list calls and remembered for one refresh.
+
+"Nothing there" has three answers, and they are kept apart: an empty list, None for a thing that does not exist, and an
+error for an account that the token does not open (workers-sdk#12044).
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from edgespec.artifact import KEY_PREFIX
-from edgespec.providers.cloudflare.account import Account
+from edgespec.providers.cloudflare.account import Account, other_account
 
 T = TypeVar("T")
 _PAGE: Final = 100
+_S3_TRIES: Final = 3
+
+
+@dataclass(slots=True)
+class _Seen:
+    """One refresh's answers. A later one starts with none, and waits for no list that was asked for before it."""
+
+    locks: dict[Hashable, threading.Lock] = field(default_factory=dict)
+    answers: dict[Hashable, Any] = field(default_factory=dict)
 
 
 class Live:
-    """Each list is fetched once, by whichever thread asks first; `forget` before writing starts."""
+    """Each list is fetched once, by whichever thread asks first; `forget` before what was written is to be seen."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
         self._lock = threading.Lock()
-        self._locks: dict[Hashable, threading.Lock] = {}
-        self._seen: dict[Hashable, Any] = {}
+        self._seen = _Seen()
 
     def forget(self) -> None:
         with self._lock:
-            self._seen.clear()
+            self._seen = _Seen()
 
     def buckets(self, jurisdiction: str) -> frozenset[str]:
         """Names of the buckets of a jurisdiction."""
         return self._once(("buckets", jurisdiction), lambda: self._list_buckets(jurisdiction))
 
-    def objects(self, bucket: str, jurisdiction: str) -> dict[str, int]:
-        """SHA-256 -> bytes of every blob in a bucket; empty when there is no such bucket."""
+    def objects(self, bucket: str, jurisdiction: str) -> dict[str, int] | None:
+        """SHA-256 -> bytes of every blob in a bucket; None when there is no such bucket."""
         return self._once(("objects", bucket, jurisdiction), lambda: self._list_objects(bucket, jurisdiction))
 
     def namespaces(self) -> dict[str, str]:
         """KV namespace id -> title."""
         return self._once("namespaces", self._list_namespaces)
 
-    def pinned(self, namespace: str) -> frozenset[str]:
-        """SHA-256 of every chunk that a namespace holds without expiry."""
+    def pinned(self, namespace: str) -> frozenset[str] | None:
+        """SHA-256 of every chunk that a namespace holds without expiry; None when there is no such namespace."""
         return self._once(("pinned", namespace), lambda: self._list_pinned(namespace))
 
-    def scripts(self) -> frozenset[str]:
-        """Names of the account's Workers."""
-        return self._once(
-            "scripts", lambda: frozenset(s["id"] for s in self._account.get("/workers/scripts")["result"])
-        )
+    def scripts(self) -> Mapping[str, frozenset[str]]:
+        """Name -> tags of the account's Workers."""
+        return self._once("scripts", self._list_scripts)
 
-    def deployed(self, script: str) -> dict[str, float]:
-        """Version id -> percentage of the newest deployment; empty when nothing was deployed."""
+    def deployed(self, script: str) -> dict[str, float] | None:
+        """Version id -> percentage of the newest deployment; empty when nothing was deployed; None when there is no
+        such Worker."""
         return self._once(("deployed", script), lambda: self._read_deployment(script))
 
-    def workers_dev(self, script: str) -> bool:
-        """Whether the Worker answers at its workers.dev address."""
-        path = f"/workers/scripts/{script}/subdomain"
-        return self._once(("subdomain", script), lambda: bool(self._account.get(path)["result"]["enabled"]))
+    def workers_dev(self, script: str) -> bool | None:
+        """Whether the Worker answers at its workers.dev address; None when there is no such Worker."""
+        return self._once(("subdomain", script), lambda: self._read_subdomain(script))
 
     def _once(self, key: Hashable, read: Callable[[], T]) -> T:
         with self._lock:
-            lock = self._locks.setdefault(key, threading.Lock())
+            seen = self._seen
+            lock = seen.locks.setdefault(key, threading.Lock())
         with lock:
-            if key not in self._seen:
-                self._seen[key] = read()
-            found: T = self._seen[key]
+            if key not in seen.answers:
+                seen.answers[key] = read()
+            found: T = seen.answers[key]
             return found
 
     def _list_buckets(self, jurisdiction: str) -> frozenset[str]:
@@ -77,14 +89,23 @@ class Live:
                 return frozenset(names)
             query["start_after"] = page[-1]
 
-    def _list_objects(self, bucket: str, jurisdiction: str) -> dict[str, int]:
+    def _list_objects(self, bucket: str, jurisdiction: str) -> dict[str, int] | None:
+        """botocore does not see that a list was cut off on its way before it cannot parse it."""
+        from botocore.parsers import ResponseParserError
+
         s3 = self._account.s3(jurisdiction)
-        found: dict[str, int] = {}
-        try:
-            for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=KEY_PREFIX):
-                found.update({o["Key"].removeprefix(KEY_PREFIX): o["Size"] for o in page.get("Contents", [])})
-        except s3.exceptions.NoSuchBucket:
-            return {}
+        for left in reversed(range(_S3_TRIES)):
+            found: dict[str, int] = {}
+            try:
+                for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=KEY_PREFIX):
+                    found.update({o["Key"].removeprefix(KEY_PREFIX): o["Size"] for o in page.get("Contents", [])})
+            except s3.exceptions.NoSuchBucket:
+                return None
+            except ResponseParserError:
+                if not left:
+                    raise
+            else:
+                break
         return found
 
     def _list_namespaces(self) -> dict[str, str]:
@@ -97,18 +118,40 @@ class Live:
                 return found
             page += 1
 
-    def _list_pinned(self, namespace: str) -> frozenset[str]:
+    def _list_pinned(self, namespace: str) -> frozenset[str] | None:
         found: set[str] = set()
         query: dict[str, object] = {"prefix": KEY_PREFIX, "limit": 1000}
         while True:
-            body = self._account.get(f"/storage/kv/namespaces/{namespace}/keys", query)
+            body = self._found(f"/storage/kv/namespaces/{namespace}/keys", query)
+            if body is None:
+                return None
             found.update(k["name"].removeprefix(KEY_PREFIX) for k in body["result"] if not k.get("expiration"))
             cursor = (body.get("result_info") or {}).get("cursor")
             if not cursor:
                 return frozenset(found)
             query["cursor"] = cursor
 
-    def _read_deployment(self, script: str) -> dict[str, float]:
-        body = self._account.get(f"/workers/scripts/{script}/deployments")
+    def _list_scripts(self) -> dict[str, frozenset[str]]:
+        return {s["id"]: frozenset(s.get("tags") or ()) for s in self._account.get("/workers/scripts")["result"]}
+
+    def _read_deployment(self, script: str) -> dict[str, float] | None:
+        body = self._found(f"/workers/scripts/{script}/deployments")
+        if body is None:
+            return None
         deployments = body["result"]["deployments"]
         return {v["version_id"]: float(v["percentage"]) for v in deployments[0]["versions"]} if deployments else {}
+
+    def _read_subdomain(self, script: str) -> bool | None:
+        body = self._found(f"/workers/scripts/{script}/subdomain")
+        return None if body is None else bool(body["result"]["enabled"])
+
+    def _found(self, path: str, query: dict[str, object] | None = None) -> Any:
+        """A GET's envelope; None when the thing does not exist, but not when the account does not."""
+        import cloudflare
+
+        try:
+            return self._account.get(path, query)
+        except cloudflare.NotFoundError as e:
+            if other_account(e):
+                raise
+            return None

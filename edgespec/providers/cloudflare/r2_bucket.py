@@ -7,7 +7,7 @@ from typing import Any
 
 from edgespec.address import Address
 from edgespec.providers.base import AlreadyExistsError, Observed, Progress, ProviderError
-from edgespec.providers.cloudflare.account import Account, api_errors, error_codes
+from edgespec.providers.cloudflare.account import Account, api_errors, error_codes, other_account, uncertain
 from edgespec.providers.cloudflare.live import Live
 from edgespec.state.model import ResourceRecord
 from edgespec.values import Inputs, Outputs
@@ -31,7 +31,9 @@ class R2BucketProvider:
             exists = inputs["name"] in self._live.buckets(str(inputs["jurisdiction"]))
         return Observed(inputs, _outputs(inputs)) if exists else None
 
-    def create(self, address: Address, inputs: Inputs, progress: Progress) -> Outputs:
+    def create(self, address: Address, inputs: Inputs, progress: Progress, nonce: str = "") -> Outputs:
+        """A bucket has no place for a nonce. Its name was free a moment ago and is taken once an account, so after a
+        lost answer the bucket of that name is the one that was asked for."""
         import cloudflare
 
         options: dict[str, Any] = {"name": inputs["name"], "cf_r2_jurisdiction": inputs["jurisdiction"]}
@@ -44,6 +46,10 @@ class R2BucketProvider:
                 if _EXISTS in error_codes(e):
                     raise AlreadyExistsError(address, f"The bucket {inputs['name']}") from e
                 raise
+            except cloudflare.APIError as e:
+                self._live.forget()
+                if not uncertain(e) or inputs["name"] not in self._live.buckets(str(inputs["jurisdiction"])):
+                    raise
         return _outputs(inputs)
 
     def update(self, record: ResourceRecord, inputs: Inputs, progress: Progress) -> Outputs:
@@ -57,8 +63,9 @@ class R2BucketProvider:
         with api_errors(record.address, "Deleting the bucket"):
             try:
                 self._account.sdk.r2.buckets.delete(name, account_id=self._account.id, **options)
-            except cloudflare.NotFoundError:
-                return
+            except cloudflare.NotFoundError as e:
+                if other_account(e):
+                    raise
             except cloudflare.ConflictError as e:
                 if _NOT_EMPTY not in error_codes(e):
                     raise

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from edgespec.address import Address
 from edgespec.artifact import KEY_PREFIX
-from edgespec.providers.base import Observed, Progress
+from edgespec.providers.base import Observed, Progress, ProviderError
 from edgespec.providers.cloudflare.account import Account, api_errors
 from edgespec.providers.cloudflare.blobs import Blobs
 from edgespec.providers.cloudflare.live import Live
@@ -19,8 +19,11 @@ from edgespec.state.model import ResourceRecord
 from edgespec.values import Inputs, Outputs
 
 UPLOADS: Final = 4
-"""Objects in flight at once."""
+"""Objects of one shard in flight at once; the account has a limit for all of them together."""
+NONCE: Final = "edgespec-nonce"
+"""The objects' metadata that says which create made them."""
 _DELETE_BATCH: Final = 1000
+_TRIES: Final = 3
 
 
 class WeightsProvider:
@@ -35,21 +38,22 @@ class WeightsProvider:
             there = self._objects(record.inputs)
         present = {sha for sha, size in wanted.items() if there.get(sha) == size}
         if not present:
-            return None
+            return None  # no bucket, or an empty one: either way nothing of it is there
         return Observed(record.inputs, _outputs(record.inputs), complete=present == set(wanted))
 
     def find(self, address: Address, inputs: Inputs) -> Observed | None:
         return None  # blobs carry their content's name: finding some is no conflict, and create takes them as they are
 
-    def create(self, address: Address, inputs: Inputs, progress: Progress) -> Outputs:
-        with api_errors(address, "Uploading weights"):
-            self._upload(address, inputs, progress)
+    def create(self, address: Address, inputs: Inputs, progress: Progress, nonce: str = "") -> Outputs:
+        with api_errors(address, "Uploading weights") as call:
+            call.begun = True  # several objects: what failed may not be the first
+            self._upload(address, inputs, progress, nonce)
         return _outputs(inputs)
 
     def update(self, record: ResourceRecord, inputs: Inputs, progress: Progress) -> Outputs:
-        return self.create(record.address, inputs, progress)
+        return self.create(record.address, inputs, progress, record.nonce)
 
-    def _upload(self, address: Address, inputs: Inputs, progress: Progress) -> None:
+    def _upload(self, address: Address, inputs: Inputs, progress: Progress, nonce: str) -> None:
         self._live.forget()
         there = self._objects(inputs)
         missing = {sha: size for sha, size in _blob_sizes(inputs).items() if there.get(sha) != size}
@@ -60,15 +64,23 @@ class WeightsProvider:
         total, done = sum(missing.values()), 0
 
         def put(sha: str) -> int:
-            data = path_of(sha).read_bytes()
             checksum = base64.b64encode(bytes.fromhex(sha)).decode()
-            s3.put_object(Bucket=bucket, Key=KEY_PREFIX + sha, Body=data, ChecksumSHA256=checksum)
+            with self._account.uploads:
+                data = path_of(sha).read_bytes()
+                s3.put_object(
+                    Bucket=bucket, Key=KEY_PREFIX + sha, Body=data, ChecksumSHA256=checksum, Metadata={NONCE: nonce}
+                )
             return len(data)
 
         with ThreadPoolExecutor(UPLOADS) as pool:
-            for size in pool.map(put, sorted(missing)):
-                done += size
-                progress(f"{format_size(done)} of {format_size(total)}", done / total)
+            uploads = [pool.submit(put, sha) for sha in sorted(missing)]
+            try:
+                for upload in uploads:
+                    done += upload.result()
+                    progress(f"{format_size(done)} of {format_size(total)}", done / total)
+            except BaseException:
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
 
     def delete(self, record: ResourceRecord, others: Sequence[ResourceRecord]) -> None:
         place = (record.inputs["bucket"], record.inputs["jurisdiction"])
@@ -80,17 +92,28 @@ class WeightsProvider:
         s3 = self._account.s3(str(place[1]))
         with api_errors(record.address, "Deleting weights"):
             for i in range(0, len(doomed), _DELETE_BATCH):
-                keys = [{"Key": KEY_PREFIX + sha} for sha in doomed[i : i + _DELETE_BATCH]]
+                keys = [KEY_PREFIX + sha for sha in doomed[i : i + _DELETE_BATCH]]
                 try:
-                    s3.delete_objects(Bucket=place[0], Delete={"Objects": keys, "Quiet": True})
+                    self._remove(record.address, s3, str(place[0]), keys)
                 except s3.exceptions.NoSuchBucket:
                     return
+
+    def _remove(self, address: Address, s3: Any, bucket: str, keys: list[str]) -> None:
+        """The call may answer 200 and name objects that it did not delete: just those are asked for again."""
+        for _ in range(_TRIES):
+            answer = s3.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": k} for k in keys], "Quiet": True})
+            failed = answer.get("Errors", [])
+            keys = [e["Key"] for e in failed]
+            if not keys:
+                return
+        detail = f"R2 did not delete {len(keys)} objects ({failed[0].get('Code')}). Run apply again."
+        raise ProviderError(address, "Deleting weights failed", detail)
 
     def _objects(self, inputs: Inputs) -> dict[str, int]:
         bucket, jurisdiction = str(inputs["bucket"]), str(inputs["jurisdiction"])
         if bucket not in self._live.buckets(jurisdiction):
             return {}
-        return self._live.objects(bucket, jurisdiction)
+        return self._live.objects(bucket, jurisdiction) or {}
 
 
 def _blob_sizes(inputs: Inputs) -> dict[str, int]:

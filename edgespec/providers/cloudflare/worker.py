@@ -1,9 +1,9 @@
 """Versions of a Worker. Natural key: the script's name, and on each version a tag that is the digest of its inputs, by
-which an upload whose answer was lost is found again instead of being made twice."""
+which an upload whose answer was lost is found again instead of being made twice. The script's own tags say whose it is
+and hold the nonce of the create that made it."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Sequence
 from typing import Any, Final
@@ -11,7 +11,7 @@ from typing import Any, Final
 from edgespec.address import Address
 from edgespec.assets import Bundles, Module, module_bytes
 from edgespec.providers.base import AlreadyExistsError, Observed, Progress
-from edgespec.providers.cloudflare.account import Account, api_errors
+from edgespec.providers.cloudflare.account import Account, api_errors, missing_is_fine, other_account, uncertain
 from edgespec.providers.cloudflare.live import Live
 from edgespec.resources import worker
 from edgespec.state.model import ResourceRecord, Status
@@ -31,10 +31,11 @@ class WorkerProvider:
     def read(self, record: ResourceRecord) -> Observed | None:
         script = str(record.inputs["script"])
         with api_errors(record.address, "Reading the Worker"):
-            if script not in self._live.scripts():
+            tags = self._live.scripts().get(script)
+            if tags is None or (record.status is Status.CREATING and not self._ours(tags, record.nonce)):
                 return None
             version = record.outputs.get("version_id")
-            if version is not None and (version in self._live.deployed(script) or self._exists(script, str(version))):
+            if version is not None and self._is_there(script, str(version)):
                 return Observed(record.inputs, record.outputs, complete=record.status is Status.READY)
             found = self._by_tag(script, record.inputs)
         if found is None:
@@ -46,22 +47,39 @@ class WorkerProvider:
         with api_errors(address, "Listing Workers"):
             return Observed({"script": script}, {"script": script}) if script in self._live.scripts() else None
 
-    def create(self, address: Address, inputs: Inputs, progress: Progress) -> Outputs:
+    def _ours(self, tags: frozenset[str], nonce: str) -> bool:
+        """What an interrupted create of ours may have left, or a Worker of this environment that it met."""
+        return self._owner in tags or (bool(nonce) and nonce_tag(nonce) in tags)
+
+    def create(self, address: Address, inputs: Inputs, progress: Progress, nonce: str = "") -> Outputs:
         script = str(inputs["script"])
-        with api_errors(address, "Uploading the Worker"):
+        with api_errors(address, "Uploading the Worker") as call:
             self._live.forget()
             if script in self._live.scripts():
                 raise AlreadyExistsError(address, f"A Worker named {script}")
-            return self._create(script, inputs, progress)
+            self._put(script, inputs, progress, nonce)
+            call.begun = True
+            return self._close(script, inputs)
 
-    def _create(self, script: str, inputs: Inputs, progress: Progress) -> Outputs:
-        """The first upload of a script deploys it, so its public address is closed at once: the deployment opens it
-        after the version has shown itself healthy at its preview address."""
+    def _put(self, script: str, inputs: Inputs, progress: Progress, nonce: str) -> None:
+        """The first upload of a script. When its answer is lost, the nonce tells whether it was made."""
+        import cloudflare
+
         progress("uploading", None)
-        metadata: Any = {**self._metadata(inputs), "tags": ["edgespec", self._owner]}
-        self._account.once.workers.scripts.update(
-            script, account_id=self._account.id, metadata=metadata, files=self._files(inputs)
-        )
+        tags = ["edgespec", self._owner, *([nonce_tag(nonce)] if nonce else [])]
+        metadata: Any = {**self._metadata(inputs), "tags": tags}
+        try:
+            self._account.once.workers.scripts.update(
+                script, account_id=self._account.id, metadata=metadata, files=self._files(inputs)
+            )
+        except cloudflare.APIError as e:
+            self._live.forget()
+            if not (nonce and uncertain(e) and nonce_tag(nonce) in self._live.scripts().get(script, ())):
+                raise
+
+    def _close(self, script: str, inputs: Inputs) -> Outputs:
+        """A first upload is deployed at once: its public address is closed until the deployment, which opens it after
+        the version has shown itself healthy at its preview address."""
         self._account.sdk.workers.scripts.subdomain.create(
             script, account_id=self._account.id, enabled=False, previews_enabled=True
         )
@@ -70,22 +88,37 @@ class WorkerProvider:
 
     def update(self, record: ResourceRecord, inputs: Inputs, progress: Progress) -> Outputs:
         script = str(inputs["script"])
-        with api_errors(record.address, "Uploading a version of the Worker"):
+        with api_errors(record.address, "Uploading a version of the Worker") as call:
             self._live.forget()
             if script not in self._live.scripts():
-                return self._create(script, inputs, progress)
+                self._put(script, inputs, progress, record.nonce)
+                call.begun = True
+                return self._close(script, inputs)
             version = self._by_tag(script, inputs)
             if version is None:
                 progress("uploading", None)
-                metadata: Any = self._metadata(inputs)
-                # Parsing this answer raises in SDK 5.7 to 5.9 although the call has succeeded; only its id is needed.
-                answer = self._account.once.workers.scripts.versions.with_raw_response.create(
-                    script, account_id=self._account.id, metadata=metadata, files=self._files(inputs)
-                )
-                body: Any = json.loads(answer.text())
-                version = str(body["result"]["id"])
+                version = self._add(script, inputs)
+                call.begun = True
             self._open_previews(script)
         return _outputs(script, version)
+
+    def _add(self, script: str, inputs: Inputs) -> str:
+        """Another version. When the answer is lost, its tag tells whether it was made."""
+        import cloudflare
+
+        metadata: Any = self._metadata(inputs)
+        try:
+            # Parsing this answer raises in SDK 5.7 to 5.9 although the call has succeeded; only its id is needed.
+            answer = self._account.once.workers.scripts.versions.with_raw_response.create(
+                script, account_id=self._account.id, metadata=metadata, files=self._files(inputs)
+            )
+        except cloudflare.APIError as e:
+            version = self._by_tag(script, inputs) if uncertain(e) else None
+            if version is None:
+                raise
+            return version
+        body: Any = json.loads(answer.text())
+        return str(body["result"]["id"])
 
     def _open_previews(self, script: str) -> None:
         state = self._account.get(f"/workers/scripts/{script}/subdomain")["result"]
@@ -95,20 +128,22 @@ class WorkerProvider:
             )
 
     def delete(self, record: ResourceRecord, others: Sequence[ResourceRecord]) -> None:
-        import cloudflare
-
         script = str(record.inputs["script"])
         if any(o.inputs["script"] == script for o in others):
             return  # an adopted or renamed record: the script itself is still wanted
-        with api_errors(record.address, "Deleting the Worker"), contextlib.suppress(cloudflare.NotFoundError):
+        with api_errors(record.address, "Deleting the Worker"), missing_is_fine():
             self._account.sdk.workers.scripts.delete(script, account_id=self._account.id, force=True)
 
-    def _exists(self, script: str, version: str) -> bool:
+    def _is_there(self, script: str, version: str) -> bool:
         import cloudflare
 
+        if version in (self._live.deployed(script) or ()):
+            return True
         try:
             self._account.get(f"/workers/scripts/{script}/versions/{version}")
-        except cloudflare.NotFoundError:
+        except cloudflare.NotFoundError as e:
+            if other_account(e):
+                raise
             return False
         return True
 
@@ -153,6 +188,11 @@ class WorkerProvider:
 def version_tag(inputs: Inputs) -> str:
     """At most 25 characters, as the annotation takes."""
     return f"es-{digest(inputs)[:20]}"
+
+
+def nonce_tag(nonce: str) -> str:
+    """The tag of a script that says which create made it."""
+    return f"edgespec-nonce:{nonce}"
 
 
 def _binding(binding: dict[str, Any]) -> dict[str, Any]:
