@@ -10,10 +10,11 @@ from typing import Any
 import click
 
 from edgespec import assets, operations
-from edgespec.cli.options import environment_option, json_option, session_of
+from edgespec.cli.options import environment_option, json_option, request_of, request_options, session_of
 from edgespec.cli.output import ApplyProgress, print_diagnostics, print_json, print_lines
 from edgespec.diagnostics import EdgespecError, error
-from edgespec.plan.file import FORMAT
+from edgespec.plan.file import FORMAT, OLDER, stale
+from edgespec.plan.model import Request
 from edgespec.render import budget as render_budget
 from edgespec.render import plan as render_plan
 from edgespec.render.apply import to_json, totals
@@ -24,26 +25,37 @@ from edgespec.render.apply import to_json, totals
 @environment_option
 @click.option("--auto-approve", is_flag=True, help="Do not ask.")
 @click.option("--adopt", is_flag=True, help="Take over objects that exist under our names but are not in state.")
+@request_options
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, names: tuple[str, ...], environment: str | None, auto_approve: bool, adopt: bool, as_json: bool
+    ctx: click.Context,
+    /,
+    names: tuple[str, ...],
+    environment: str | None,
+    auto_approve: bool,
+    adopt: bool,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Carry out a plan: for all specs, for the named ones, or exactly the one in PLANFILE."""
     saved = _saved(names)
     if saved is not None:
         environment = environment or saved["environment"]
+        if any(options.values()):
+            detail = "A plan file says itself which part it is of, and what it may do."
+            raise EdgespecError(error("ES226", "Options that do not go together", detail))
         names = ()
     session = session_of(ctx, environment)
-    run(session, names, saved=saved, destroy=False, adopt=adopt, auto_approve=auto_approve, as_json=as_json)
+    request = request_of(names, destroy=False, **options)
+    run(session, request, saved=saved, adopt=adopt, auto_approve=auto_approve, as_json=as_json)
 
 
 def run(
     session: operations.Session,
-    names: tuple[str, ...],
+    request: Request,
     *,
     saved: dict[str, Any] | None,
-    destroy: bool,
     adopt: bool,
     auto_approve: bool,
     as_json: bool,
@@ -65,7 +77,7 @@ def run(
 
     with ApplyProgress() as on_event:
         applied = operations.apply(
-            session, names, saved=saved, destroy=destroy, adopt=adopt, approve=approve, on_event=on_event
+            session, request=request, saved=saved, adopt=adopt, approve=approve, on_event=on_event
         )
     result = applied.result
     if result is not None:
@@ -91,6 +103,8 @@ def _saved(names: tuple[str, ...]) -> dict[str, Any] | None:
     except (UnicodeDecodeError, json.JSONDecodeError) as e:
         raise EdgespecError(error("ES203", "The plan file is damaged", f"{path}: {e}. Run plan again.")) from e
     found = document.get("format") if isinstance(document, dict) else None
+    if found in OLDER:
+        raise stale("edgespec was upgraded, and plans name more of what they depend on now")
     if found != FORMAT:
         detail = f"{path} is not a plan that this edgespec wrote (format {found!r}). Run plan again."
         raise EdgespecError(error("ES203", "The plan file is damaged", detail))

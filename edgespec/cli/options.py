@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
+from edgespec.address import Address
 from edgespec.cli.output import say
+from edgespec.diagnostics import EdgespecError, error
 from edgespec.operations import Session, open_session
+from edgespec.plan.model import Request
 from edgespec.workspace import find_root
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -22,6 +25,50 @@ def environment_option(function: F) -> F:
 
 def json_option(function: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")(function)
+
+
+_REQUEST: Final = (
+    click.option(
+        "--target", "targets", multiple=True, metavar="ADDRESS", help="Only this, and all that it needs; repeatable."
+    ),
+    click.option("--exclude", "excludes", multiple=True, metavar="ADDRESS", help="Leave this as it is; repeatable."),
+    click.option("--refresh-only", is_flag=True, help="Change nothing but state: it becomes what is live."),
+    click.option("--allow-destroy", is_flag=True, help="Let protected environments and many resources be destroyed."),
+)
+
+
+def request_options(function: F) -> F:
+    """Which part is planned, and what it may do."""
+    for option in reversed(_REQUEST):
+        function = option(function)
+    return function
+
+
+def request_of(names: tuple[str, ...], *, destroy: bool, **options: Any) -> Request:
+    """The options of `request_options` with the rest of what is asked."""
+    request = Request(
+        names,
+        destroy,
+        tuple(address_of(a) for a in options["targets"]),
+        tuple(address_of(a) for a in options["excludes"]),
+        options["refresh_only"],
+        options["allow_destroy"],
+    )
+    if request.refresh_only and (names or destroy or request.targets or request.excludes):
+        detail = "--refresh-only brings the whole state up to date; it goes with no names, targets or --destroy."
+        raise EdgespecError(error("ES226", "Options that do not go together", detail))
+    if names and request.targets:
+        detail = "Names and --target both say which part: name specs, or target addresses."
+        raise EdgespecError(error("ES226", "Options that do not go together", detail))
+    return request
+
+
+def address_of(text: str) -> Address:
+    try:
+        return Address.parse(text)
+    except ValueError:
+        detail = f"{text!r}: write TYPE/NAME as `edgespec plan` and `edgespec state list` show it."
+        raise EdgespecError(error("ES227", "Not an address", detail)) from None
 
 
 def root_of(ctx: click.Context) -> Path:

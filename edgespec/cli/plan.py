@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from edgespec import operations
-from edgespec.cli.options import environment_option, json_option, session_of
+from edgespec.cli.options import environment_option, json_option, request_of, request_options, session_of
 from edgespec.cli.output import print_diagnostics, print_json, print_lines, say
 from edgespec.diagnostics import EdgespecError, error
 from edgespec.render import budget as render_budget
+from edgespec.render import explain as render_explain
 from edgespec.render import plan as render_plan
 
 
@@ -23,28 +25,37 @@ from edgespec.render import plan as render_plan
     "--out", type=click.Path(path_type=Path, dir_okay=False), help="Keep the plan in a file that `apply` takes."
 )
 @click.option("--destroy", is_flag=True, help="Plan the removal of everything, or of the named specs.")
+@request_options
+@click.option("--explain", is_flag=True, help="Also print the steps, with whom each waits for and why.")
 @click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 when there are changes.")
 @json_option
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     names: tuple[str, ...],
     environment: str | None,
     out: Path | None,
     destroy: bool,
+    explain: bool,
     detailed_exitcode: bool,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Show what apply would do, for all specs or the named ones. Nothing is built, uploaded or changed."""
     session = session_of(ctx, environment)
-    planned = operations.plan(session, names, destroy=destroy)
+    planned = operations.plan(session, request=request_of(names, destroy=destroy, **options))
+    planned.close()
     print_diagnostics(planned.warnings)
     if as_json:
         print_json(planned.document)
     else:
         workspace = session.workspace
         print_lines(render_plan.render(planned.plan, workspace.project.name, workspace.environment))
+        print_lines(render_explain.render(planned.plan.steps) if explain else [])
         print_lines(render_budget.render(planned.fits, hint=not planned.plan.is_empty))
+    if len(planned.refused):
+        raise EdgespecError(planned.refused)
     if out is not None:
         _write(out, json.dumps(planned.document, indent=1, ensure_ascii=False) + "\n")
         say(f"The plan is in {out}; apply just this with: edgespec apply {out}")

@@ -1,122 +1,373 @@
-"""A plan as a document: what `--json` prints and `--out` keeps, and whether a kept one still holds."""
+"""A plan as a document: what `--json` prints and `--out` keeps, and whether a kept one still holds.
+
+`digest` covers everything else. What a plan depends on is named part by part, so that a stale one can say why: the
+specs, the state's lineage and serial, each live object, each artifact. Applying moves the serial, so a plan is carried
+out once. A plan of an older format cannot be upgraded, since it does not name all that it depends on: it is stale.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from edgespec.address import Address
 from edgespec.diagnostics import EdgespecError, error
-from edgespec.plan.model import Action, Change, Plan
-from edgespec.values import UNKNOWN, digest, is_known
+from edgespec.plan.budget import Fit
+from edgespec.plan.explain import explain
+from edgespec.plan.model import Action, Change, Drift, Plan, Request
+from edgespec.plan.work import Work, total, work_of
+from edgespec.resources.base import FieldChange
+from edgespec.resources.compile import TYPES
+from edgespec.state.model import Key, State
+from edgespec.values import UNKNOWN, canonical_json, digest, is_known, sha256_hex
 
-FORMAT: Final = "edgespec.plan/v1"
+FORMAT: Final = "edgespec.plan/v2"
+OLDER: Final = frozenset({"edgespec.plan/v1"})
+BUILT: Final = frozenset({"artifact", "blobs", "engine", "manifest", "size", "source_digest"})
+"""What a build tells; other unknown values are told by the apply."""
+_NAMED: Final = 5
+Digest = Field(pattern=r"^[0-9a-f]{64}$")
 
 
-class FieldDocument(BaseModel):
+class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
+
+
+class FieldDocument(Strict):
+    """One leaf that differs. `source` is the other resource's output that gives it."""
+
     path: str
     before: Any
     after: Any
-    known_after_apply: bool
+    known_after: Literal["build", "apply"] | None
     replaces: bool
+    why: str
+    """Why it cannot be changed in place; empty where it can."""
+    avoid: str
+    """What to do instead of a replacement."""
+    source: str
 
 
-class ChangeDocument(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class WorkDocument(Strict):
+    """At most this much; null where it is known only after a build."""
+
+    upload_bytes: int | None
+    r2_writes: int | None
+    r2_deletes: int
+    kv_writes: int | None
+    kv_deletes: int
+    stages: list[str]
+
+
+class ContentsDocument(Strict):
+    objects: int
+    bytes: int | None
+    foreign: int
+
+
+class ChangeDocument(Strict):
     address: str
     deposed: str
-    action: Literal["create", "adopt", "update", "replace", "delete"]
-    reason: str
+    action: Literal["create", "adopt", "update", "replace", "delete", "move"]
+    reason: Literal[
+        "new", "changed", "renamed", "cannot-update", "not-in-spec", "drifted", "missing-remotely", "interrupted",
+        "deposed", "exists-unmanaged", "destroy",
+    ]  # fmt: skip
+    moved_from: str | None
     owners: list[str]
+    protected: bool
     before: dict[str, Any] | None
     after: dict[str, Any] | None
     """With null for what is known only after the apply."""
     fields: list[FieldDocument]
+    work: WorkDocument
+    contents: ContentsDocument | None
+    """What a bucket or namespace that goes holds."""
 
 
-class StateReference(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class DriftDocument(Strict):
+    address: str
+    deposed: str
+    kind: Literal["changed", "gone"]
+    fields: list[FieldDocument]
+
+
+class WaitDocument(Strict):
+    step: str
+    why: str
+
+
+class StepDocument(Strict):
+    step: str
+    waits_for: list[WaitDocument]
+    """Without those that these wait for themselves."""
+
+
+class StateReference(Strict):
     lineage: str
     serial: int
 
 
-class PlanDocument(BaseModel):
+class RequestDocument(Strict):
+    names: list[str]
+    destroy: bool
+    targets: list[str]
+    excludes: list[str]
+    refresh_only: bool
+    allow_destroy: bool
+
+
+class ArtifactReference(Strict):
+    key: str | None
+    """Of the build; null while an input is not on this machine."""
+    artifact: str | None
+    """Null until it is built."""
+
+
+class MeasuredDocument(Strict):
+    engine: str
+    texts: str
+    measured_at: str
+    memory: int
+    cpu_p50_ms: float
+    cpu_p99_ms: float
+
+
+class FitDocument(Strict):
+    """What is known of one model's needs against its limits and its budget."""
+
+    name: str
+    script: int
+    script_budget: int | None
+    memory_budget: int | None
+    cpu_limit_ms: int
+    cpu_p50_budget_ms: float | None
+    cpu_p99_budget_ms: float | None
+    measured: MeasuredDocument | None
+
+
+class PlanDocument(Strict):
     """What one apply would do. `digest` covers all the rest."""
 
-    model_config = ConfigDict(extra="forbid")
-    format: Literal["edgespec.plan/v1"]
+    format: Literal["edgespec.plan/v2"]
     project: str
     environment: str
-    names: list[str] | None
-    destroy: bool
-    spec_digest: str = Field(pattern=r"^[0-9a-f]{64}$")
+    request: RequestDocument
+    spec_digest: str = Digest
     state: StateReference
+    live: dict[str, str]
+    """A digest of each record as it was found live, and of each object that state does not know."""
+    artifacts: dict[str, ArtifactReference]
     summary: dict[str, int]
+    work: WorkDocument
     changes: list[ChangeDocument]
-    steps: list[str]
-    digest: str = Field(pattern=r"^[0-9a-f]{64}$")
+    drift: list[DriftDocument]
+    withheld: list[str]
+    steps: list[StepDocument]
+    fits: list[FitDocument]
+    digest: str = Digest
 
 
-def to_document(
-    plan: Plan, *, project: str, environment: str, names: tuple[str, ...] | None, destroy: bool
-) -> dict[str, Any]:
+def to_document(plan: Plan, *, project: str, environment: str, fits: Sequence[Fit] = ()) -> dict[str, Any]:
     """`plan` as JSON values, in a fixed order, with its digest."""
-    state = plan.refreshed
+    work = work_of(plan)
     document: dict[str, Any] = {
         "format": FORMAT,
         "project": project,
         "environment": environment,
-        "names": sorted(names) if names else None,
-        "destroy": destroy,
+        "request": _request(plan.request),
         "spec_digest": plan.spec_digest,
-        "state": {"lineage": state.lineage, "serial": state.serial},
+        "state": {"lineage": plan.refreshed.lineage, "serial": plan.refreshed.serial},
+        "live": _live(plan),
+        "artifacts": _artifacts(plan),
         "summary": {a.value: plan.count(a) for a in Action if a is not Action.NOOP},
-        "changes": [_change(c) for c in plan.changes if c.action is not Action.NOOP],
-        "steps": [str(s.id) for s in plan.steps],
+        "work": _work(total(plan)),
+        "changes": [_change(c, plan, work) for c in plan.changes if c.action is not Action.NOOP],
+        "drift": [_drift(d) for d in plan.drift],
+        "withheld": [str(a) for a in plan.withheld],
+        "steps": [
+            {"step": str(e.step), "waits_for": [{"step": str(w.step), "why": w.why} for w in e.waits]}
+            for e in explain(plan.steps)
+        ],
+        "fits": [_fit(f) for f in fits],
     }
     return {**document, "digest": digest(document)}
 
 
-def check_same(saved: dict[str, Any], current: dict[str, Any]) -> None:
-    """Raise unless `current`, made just now, is what the saved plan says; before any side effect."""
+def request_of(document: Mapping[str, Any]) -> Request:
+    """What a saved plan was asked for."""
+    said = document["request"]
+    return Request(
+        tuple(said["names"]),
+        said["destroy"],
+        tuple(Address.parse(a) for a in said["targets"]),
+        tuple(Address.parse(a) for a in said["excludes"]),
+        said["refresh_only"],
+        said["allow_destroy"],
+    )
+
+
+# --- is it still what was reviewed? ----------------------------------------------------------------------------------
+
+
+def check_base(saved: Mapping[str, Any], *, project: str, environment: str, spec_digest: str, state: State) -> None:
+    """Raise when a saved plan cannot hold any more, by what is known before anything is read live."""
     body = {k: v for k, v in saved.items() if k != "digest"}
     if digest(body) != saved["digest"]:
         detail = "Its content does not have the digest that it states: the file was changed. Run plan again."
         raise EdgespecError(error("ES203", "The plan file is damaged", detail))
+    if (saved["project"], saved["environment"]) != (project, environment):
+        raise stale(f"it was made for {saved['project']} in {saved['environment']}")
+    base = saved["state"]
+    if base["lineage"] != state.lineage:
+        raise stale(
+            "the state was replaced by one of another history" if base["lineage"] else "the first apply was made"
+        )
+    if base["serial"] != state.serial:
+        raise stale(f"the state moved from serial {base['serial']} to {state.serial}: this plan or another was applied")
+    if saved["spec_digest"] != spec_digest:
+        raise stale("the specs or their data changed")
+
+
+def check_same(saved: Mapping[str, Any], current: Mapping[str, Any]) -> None:
+    """Raise unless `current`, made just now, is what the saved plan says; before any side effect."""
     if saved["digest"] == current["digest"]:
         return
-    if (saved["project"], saved["environment"]) != (current["project"], current["environment"]):
-        why = f"it was made for {saved['project']} in {saved['environment']}"
-    elif saved["spec_digest"] != current["spec_digest"]:
-        why = "the specs or their data changed"
-    elif saved["state"] != current["state"]:
-        why = f"the state moved from serial {saved['state']['serial']} to {current['state']['serial']}"
-    else:
-        why = "what is live, or what is in the build cache, changed"
+    for part, what in (("live", "what is live changed"), ("artifacts", "what is in the build cache changed")):
+        if changed := _differing(saved[part], current[part]):
+            raise stale(f"{what}: {changed}")
+    if saved["fits"] != current["fits"]:
+        raise stale("the measurements of a model changed")
+    raise stale("what there is to do changed")
+
+
+def stale(why: str) -> EdgespecError:
     detail = f"Since it was made, {why}. Nothing was done; run plan again and review it."
-    raise EdgespecError(error("ES202", "The plan is stale", detail))
+    return EdgespecError(error("ES202", "The plan is stale", detail))
 
 
-def _change(change: Change) -> dict[str, Any]:
+def _differing(saved: Mapping[str, Any], current: Mapping[str, Any]) -> str:
+    names = sorted(n for n in {*saved, *current} if saved.get(n) != current.get(n))
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+# --- parts -----------------------------------------------------------------------------------------------------------
+
+
+def _request(request: Request) -> dict[str, Any]:
+    return {
+        "names": sorted(request.names),
+        "destroy": request.destroy,
+        "targets": sorted(str(a) for a in request.targets),
+        "excludes": sorted(str(a) for a in request.excludes),
+        "refresh_only": request.refresh_only,
+        "allow_destroy": request.allow_destroy,
+    }
+
+
+def _live(plan: Plan) -> dict[str, str]:
+    records = plan.refreshed.records
+    found = {str(k): _seen([r.inputs, r.outputs, r.status.value]) for k, r in sorted(records.items())}
+    adopted = {str(c.key): _seen([c.before]) for c in plan.changes if c.action is Action.ADOPT}
+    return dict(sorted({**found, **adopted}.items()))
+
+
+def _seen(value: object) -> str:
+    return sha256_hex(canonical_json(_blank(value)).encode())[:16]
+
+
+def _artifacts(plan: Plan) -> dict[str, Any]:
+    return {
+        str(a): {"key": b.key, "artifact": b.manifest.digest if b.manifest is not None else None}
+        for a, b in sorted(plan.builds.items())
+    }
+
+
+def _change(change: Change, plan: Plan, work: Mapping[Key, Work]) -> dict[str, Any]:
+    held = plan.contents.get(change.key)
     return {
         "address": str(change.address),
         "deposed": change.key.deposed,
         "action": change.action.value,
         "reason": change.reason.value,
+        "moved_from": str(change.moved_from) if change.moved_from is not None else None,
         "owners": list(change.owners),
+        "protected": change.protected,
         "before": None if change.before is None else _blank(dict(change.before)),
         "after": None if change.after is None else _blank(dict(change.after)),
-        "fields": [
-            {
-                "path": f.path,
-                "before": _blank(f.before),
-                "after": _blank(f.after),
-                "known_after_apply": not is_known(f.after),
-                "replaces": f.replaces,
-            }
-            for f in change.fields
-        ],
+        "fields": [_field(f, change.address) for f in change.fields],
+        "work": _work(work.get(change.key, Work())),
+        "contents": None if held is None else {"objects": held.objects, "bytes": held.size, "foreign": held.foreign},
+    }
+
+
+def _field(found: FieldChange, address: Address) -> dict[str, Any]:
+    fixed = TYPES[address.type].replace_on.get(found.path.split(".")[0]) if found.replaces else None
+    return {
+        "path": found.path,
+        "before": _blank(found.before),
+        "after": _blank(found.after),
+        "known_after": None if is_known(found.after) else known_after(found.path),
+        "replaces": found.replaces,
+        "why": fixed.why if fixed else "",
+        "avoid": fixed.avoid if fixed else "",
+        "source": found.source,
+    }
+
+
+def known_after(path: str) -> Literal["build", "apply"]:
+    """What tells a value that is not known yet."""
+    return "build" if path.split(".")[-1] in BUILT else "apply"
+
+
+def _drift(found: Drift) -> dict[str, Any]:
+    return {
+        "address": str(found.key.address),
+        "deposed": found.key.deposed,
+        "kind": found.kind.value,
+        "fields": [_field(f, found.key.address) for f in found.fields],
+    }
+
+
+def drift_document(found: Sequence[Drift]) -> list[dict[str, Any]]:
+    """As `drift --json` prints it."""
+    return [_drift(d) for d in found]
+
+
+def _work(work: Work) -> dict[str, Any]:
+    return {
+        "upload_bytes": work.upload,
+        "r2_writes": work.r2_writes,
+        "r2_deletes": work.r2_deletes,
+        "kv_writes": work.kv_writes,
+        "kv_deletes": work.kv_deletes,
+        "stages": list(work.stages),
+    }
+
+
+def _fit(fit: Fit) -> dict[str, Any]:
+    budget, cpu, found = fit.spec.budget, fit.spec.budget.cpu_ms, fit.measured
+    return {
+        "name": fit.spec.name,
+        "script": fit.script,
+        "script_budget": budget.script,
+        "memory_budget": budget.memory,
+        "cpu_limit_ms": fit.cpu_limit_ms,
+        "cpu_p50_budget_ms": cpu.p50 if cpu else None,
+        "cpu_p99_budget_ms": cpu.p99 if cpu else None,
+        "measured": None
+        if found is None
+        else {
+            "engine": found.engine,
+            "texts": found.texts,
+            "measured_at": found.measured_at,
+            "memory": found.memory,
+            "cpu_p50_ms": found.cpu_p50_ms,
+            "cpu_p99_ms": found.cpu_p99_ms,
+        },
     }
 
 
@@ -124,8 +375,8 @@ def _blank(value: Any) -> Any:
     """`value` with null where it is not known yet."""
     if value is UNKNOWN:
         return None
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {k: _blank(v) for k, v in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return [_blank(v) for v in value]
     return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from edgespec.address import Address
 from edgespec.resources.base import DesiredState, FieldChange
@@ -20,12 +21,17 @@ class Action(StrEnum):
     UPDATE = "update"
     REPLACE = "replace"
     DELETE = "delete"
+    MOVE = "move"
+    """Only its address changes, in state; nothing live is touched."""
 
 
 class Reason(StrEnum):
-    """Why, where the fields alone do not say it."""
+    """Why; the fields say what. `none` is for what stays as it is."""
 
     NONE = "none"
+    NEW = "new"
+    CHANGED = "changed"
+    RENAMED = "renamed"
     CANNOT_UPDATE = "cannot-update"
     NOT_IN_SPEC = "not-in-spec"
     DRIFTED = "drifted"
@@ -45,6 +51,9 @@ class Change:
     fields: tuple[FieldChange, ...] = ()
     reason: Reason = Reason.NONE
     owners: tuple[str, ...] = ()
+    protected: bool = False
+    """By `prevent_destroy`: of the spec, or for what no spec asks for any more, as state remembers it."""
+    moved_from: Address | None = None
 
     @property
     def address(self) -> Address:
@@ -85,6 +94,50 @@ class Refreshed:
 
 
 @dataclass(frozen=True, slots=True)
+class Request:
+    """What a person asked to plan. Two plans are the same only if their requests are."""
+
+    names: tuple[str, ...] = ()
+    """Only what these specs own, and all that it needs."""
+    destroy: bool = False
+    targets: tuple[Address, ...] = ()
+    """Only these, and all that they need."""
+    excludes: tuple[Address, ...] = ()
+    """All but these, and but what cannot be done without them."""
+    refresh_only: bool = False
+    """Nothing but state is changed: it becomes what is live."""
+    allow_destroy: bool = False
+
+
+EVERYTHING: Final = Request()
+
+
+class DriftKind(StrEnum):
+    CHANGED = "changed"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """What is live differs from what state says; `fields` go from state to live."""
+
+    key: Key
+    kind: DriftKind
+    fields: tuple[FieldChange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a bucket or namespace holds, and so what goes with it."""
+
+    objects: int
+    size: int | None
+    """Bytes; None where the API does not say."""
+    foreign: int = 0
+    """Objects that edgespec did not put there."""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """`steps` are in an order that keeps every need; the applier follows them and decides nothing."""
 
@@ -95,10 +148,19 @@ class Plan:
     steps: tuple[Step, ...]
     builds: Mapping[Address, BuildFacts] = field(default_factory=dict)
     """For each model: its pipeline, what of it is in the cache, which engine and why."""
+    request: Request = EVERYTHING
+    drift: tuple[Drift, ...] = ()
+    moved: Mapping[Address, Address] = field(default_factory=dict)
+    """New address -> old one, of what `renamed_from` moves; `refreshed` has them at the new ones."""
+    withheld: tuple[Address, ...] = ()
+    """What would change, and is left as it is because of an exclusion."""
+    contents: Mapping[Key, Contents] = field(default_factory=dict)
+    """What the buckets and namespaces hold that this plan removes."""
 
     @property
     def is_empty(self) -> bool:
-        return not self.steps
+        """Nothing to carry out, and nothing to move or bring up to date in state."""
+        return not self.steps and not self.moved and not (self.request.refresh_only and self.drift)
 
     def count(self, *actions: Action) -> int:
         return sum(c.action in actions for c in self.changes)

@@ -26,6 +26,7 @@ _KINDS: Final = {
     Action.UPDATE: (StepKind.UPDATE,),
     Action.DELETE: (StepKind.DELETE,),
     Action.REPLACE: (StepKind.DELETE, StepKind.CREATE),
+    Action.MOVE: (),
     Action.NOOP: (),
 }
 

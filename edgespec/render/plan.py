@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from edgespec.address import Address
-from edgespec.plan.model import Action, Change, Plan, Reason
+from edgespec.plan.model import Action, Change, Contents, Drift, DriftKind, Plan, Reason
+from edgespec.plan.work import Work, total
 from edgespec.render.text import Line, Span, line, show
 from edgespec.resources.compile import TYPES
 from edgespec.resources.facts import BuildFacts
 from edgespec.spec.units import format_size
 from edgespec.values import Inputs, Value, is_known
 
-_ORDER: Final = (Action.DELETE, Action.REPLACE, Action.UPDATE, Action.ADOPT, Action.CREATE)
+_ORDER: Final = (Action.DELETE, Action.REPLACE, Action.UPDATE, Action.ADOPT, Action.MOVE, Action.CREATE)
 _SIGNS: Final = {
     Action.CREATE: ("+", "green"),
     Action.UPDATE: ("~", "yellow"),
     Action.REPLACE: ("-/+", "magenta"),
     Action.DELETE: ("-", "red"),
     Action.ADOPT: (">", "cyan"),
+    Action.MOVE: (">", "cyan"),
 }
 _WHY: Final = {
     Reason.CANNOT_UPDATE: "cannot be changed in place",
@@ -30,6 +31,7 @@ _WHY: Final = {
     Reason.DEPOSED: "left over from a replacement",
     Reason.EXISTS: "exists, but not in this state: needs `apply --adopt`",
     Reason.DESTROY: "destroyed on request",
+    Reason.RENAMED: "the spec has a new name; nothing live is touched",
 }
 _QUIET: Final = (
     "compatibility_date", "compatibility_flags", "config.limits", "config.name", "config.cache", "bindings", "bundle",
@@ -38,54 +40,105 @@ _QUIET: Final = (
 """Inputs that a new resource's listing leaves out, since they follow from the spec or from what is listed beside
 them; a change to one is always shown."""
 _INDENT: Final = " " * 8
+_BUILT: Final = frozenset({Action.CREATE, Action.ADOPT, Action.UPDATE, Action.REPLACE})
+"""Actions of a model that may build it."""
 
 
 def render(plan: Plan, project: str, environment: str) -> list[Line]:
     """Every change and the totals."""
-    title = line(Span(f"Plan for {project} in {environment}: ", "bold"), Span(summary(plan), "bold"))
+    if plan.request.refresh_only:
+        return render_drift(plan.drift, project, environment)
     changes = [c for c in plan.changes if c.action is not Action.NOOP]
+    part = " of what was asked for" if plan.request.targets or plan.request.excludes or plan.request.names else ""
     if not changes:
-        return [line(Span(f"{project} in {environment}: no changes. What is live is what the specs ask for.", "green"))]
-    lines = [title, ()]
+        all_well = "" if part else " What is live is what the specs ask for."
+        return [line(Span(f"{project} in {environment}: no changes{part}.{all_well}", "green"))]
+    title = line(Span(f"Plan for {project} in {environment}: ", "bold"), Span(summary(plan), "bold"))
+    lines = [title, *_costs(total(plan)), ()]
     for change in sorted(changes, key=lambda c: _ORDER.index(c.action)):  # in the order of the graph within each
-        lines += _change(change, plan.builds)
+        lines += _change(change, plan)
+    return lines
+
+
+def render_drift(drift: Sequence[Drift], project: str, environment: str) -> list[Line]:
+    """What is live in another way than state says."""
+    if not drift:
+        return [line(Span(f"{project} in {environment}: no drift. What is live is what state says.", "green"))]
+    head = f"{project} in {environment}: {len(drift)} {'resource' if len(drift) == 1 else 'resources'} changed outside"
+    lines = [line(Span(f"{head} edgespec", "bold")), ()]
+    for found in drift:
+        gone = found.kind is DriftKind.GONE
+        sign, colour = ("-", "red") if gone else ("~", "yellow")
+        why = Span("  (in state, but gone)" if gone else "", "dim")
+        lines.append(line("  ", Span(f"{sign:>3} ", colour), Span(str(found.key), "bold"), why))
+        hidden = TYPES[found.key.address.type].opaque
+        for f in found.fields:
+            sides = (show(f.path, side, opaque=f.path in hidden) for side in (f.before, f.after))
+            lines.append(_field(f.path, " -> ".join(sides)))
+        lines.append(())
     return lines
 
 
 def summary(plan: Plan) -> str:
     """`3 to create, 1 to replace`: only the actions that occur."""
-    words = {
-        Action.DELETE: "delete",
-        Action.REPLACE: "replace",
-        Action.UPDATE: "update",
-        Action.ADOPT: "adopt",
-        Action.CREATE: "create",
-    }
-    parts = [f"{n} to {words[a]}" for a in _ORDER if (n := plan.count(a))]
+    parts = [f"{n} to {a.value}" for a in _ORDER if (n := plan.count(a))]
     return ", ".join(parts) or "no changes"
 
 
-def _change(change: Change, builds: Mapping[Address, BuildFacts]) -> Iterator[Line]:
+def _costs(work: Work) -> list[Line]:
+    """What it takes, in one line; nothing where it takes nothing."""
+    parts = []
+    if work.stages:
+        parts.append(f"{len(work.stages)} build {'stage' if len(work.stages) == 1 else 'stages'} to run")
+    for count, size, noun in ((work.r2_writes, work.upload, "R2 object"), (work.kv_writes, None, "KV key")):
+        if count:
+            sized = f" of {format_size(size)}" if size and noun == "R2 object" else ""
+            parts.append(f"{count} {noun}{'s' * (count != 1)} to write{sized}")
+    if work.upload is None:
+        parts.append("bytes to upload known after build")
+    elif work.upload and not work.r2_writes:
+        parts.append(f"{format_size(work.upload)} to upload")
+    if work.r2_deletes or work.kv_deletes:
+        parts.append(f"{work.r2_deletes + work.kv_deletes} stored objects to delete")
+    return [line(Span(f"It takes at most: {', '.join(parts)}.", "dim"))] if parts else []
+
+
+def _change(change: Change, plan: Plan) -> Iterator[Line]:
     sign, colour = _SIGNS[change.action]
     why = f"  ({_WHY[change.reason]})" if change.reason in _WHY else ""
     yield line("  ", Span(f"{sign:>3} ", colour), Span(str(change.key), "bold"), Span(why, "dim"))
+    if change.moved_from is not None:
+        yield _field("moved from", str(change.moved_from))
+    if (held := plan.contents.get(change.key)) is not None:
+        yield (*_field("holds", ""), Span(_holds(held), "red" if held.objects else "dim"))
     if change.action in (Action.CREATE, Action.ADOPT) and change.after is not None:
         seen = change.before or {}
         new = {k: v for k, v in change.after.items() if k not in seen}
         yield from (_field(path, show(path, value)) for path, value in _flatten(change.address.type, new))
     if change.action is not Action.CREATE:
-        opaque = TYPES[change.address.type].opaque
-        for f in change.fields:
-            unseen = change.action is Action.ADOPT and f.before is None
-            if unseen or _follows(f.path, change):
-                continue
-            hidden = f.path in opaque
-            before, after = show(f.path, f.before, opaque=hidden), show(f.path, f.after, opaque=hidden)
-            mark = Span("  forces replacement", "magenta") if f.replaces else Span("")
-            yield (*_field(f.path, f"{before} -> {after}"), mark)
-    if change.action is not Action.DELETE and (build := builds.get(change.address)) is not None:
+        yield from _fields(change)
+    if change.action in _BUILT and (build := plan.builds.get(change.address)) is not None:
         yield from _build(build)
     yield ()
+
+
+def _fields(change: Change) -> Iterator[Line]:
+    type_ = TYPES[change.address.type]
+    for f in change.fields:
+        unseen = change.action is Action.ADOPT and f.before is None
+        if unseen or _follows(f.path, change):
+            continue
+        hidden = f.path in type_.opaque
+        before, after = show(f.path, f.before, opaque=hidden), show(f.path, f.after, opaque=hidden)
+        mark = Span("  forces replacement", "magenta") if f.replaces else Span("")
+        yield (*_field(f.path, f"{before} -> {after}"), mark)
+        if f.replaces and (fixed := type_.replace_on.get(f.path)) is not None:
+            yield line(_INDENT, Span(f"{'':<28}   {fixed.why}; to avoid it: {fixed.avoid}", "dim"))
+
+
+def _holds(held: Contents) -> str:
+    size = f", {format_size(held.size)}" if held.size is not None else ""
+    return f"{held.objects} objects{size}, which go with it" if held.objects else "nothing"
 
 
 def _follows(path: str, change: Change) -> bool:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 from edgespec.address import Address
+from edgespec.resources.canonical import Shape, canonical
 from edgespec.values import Inputs, Outputs, Value
 
 Resolve: TypeAlias = Callable[["Ref"], Value]
@@ -40,12 +41,22 @@ class FieldChange:
     before: Value
     after: Value
     replaces: bool = False
+    source: str = ""
+    """The other resource's output that gives it: `worker/alpha.version_id`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diff:
     verdict: Verdict
     fields: tuple[FieldChange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """Why a field cannot be changed in place, and what a person can do instead of a replacement."""
+
+    why: str
+    avoid: str
 
 
 def _no_outputs(inputs: Inputs) -> Outputs:
@@ -57,7 +68,7 @@ class ResourceType:
     """Everything about a type that needs no I/O."""
 
     name: str
-    replace_on: frozenset[str] = frozenset()
+    replace_on: Mapping[str, Fixed] = field(default_factory=dict)
     """Top-level inputs that the API cannot change in place."""
     create_only: frozenset[str] = frozenset()
     """Inputs that count only when the object is created, and never make a difference afterwards."""
@@ -68,8 +79,20 @@ class ResourceType:
     """Outputs that follow from the inputs, before any call."""
     opaque: frozenset[str] = frozenset()
     """Top-level inputs compared whole and shown by digest."""
+    shape: Shape = field(default_factory=dict)
+    """What the spellings of its inputs mean."""
+    shared: bool = False
+    """One for many specs, under a name that is none of theirs."""
+    content: bool = False
+    """Named by what it holds: a replacement is whole before the old one goes, so nothing is lost by it."""
+    guarded: bool = True
+    """Whether `prevent_destroy` is about it: not where nothing is live, nor for what only a cache holds."""
 
     def diff(self, prior: Inputs, desired: Inputs) -> Diff:
+        """What differs between the canonical forms, field by field; SAME has no fields, and nothing else has none."""
+        if prior == desired:
+            return Diff(Verdict.SAME)
+        prior, desired = canonical(prior, self.shape), canonical(desired, self.shape)
         fields: list[FieldChange] = []
         for name in sorted({*prior, *desired} - self.create_only):
             before, after = prior.get(name), desired.get(name)
@@ -107,6 +130,10 @@ class DesiredResource:
     """Outputs known without an apply beyond those that the type knows (an artifact found in the build cache)."""
     depends_on: frozenset[Address] = frozenset()
     """What must exist first although no input names it."""
+    protected: bool = False
+    """One of its specs says `prevent_destroy`."""
+    payload: int | None = None
+    """Bytes of code that an upload carries beside what the inputs hold; None where that is not known yet."""
 
     @property
     def needs(self) -> frozenset[Address]:

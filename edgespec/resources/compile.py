@@ -27,15 +27,20 @@ def compile_specs(
 
 def _shared(project: str, environment: str, specs: Sequence[EdgeModel]) -> list[DesiredResource]:
     owners: dict[Address, tuple[Shard, list[str]]] = {}
+    kept = frozenset(s.name for s in specs if s.lifecycle.prevent_destroy)
     for spec in specs:
         for shard in spec.regions.shards.values():
             _, names = owners.setdefault(r2_bucket.address(project, environment, shard), (shard, []))
             if spec.name not in names:
                 names.append(spec.name)
-    found = [r2_bucket.desired(project, environment, shard, tuple(names)) for shard, names in owners.values()]
+    found = [
+        r2_bucket.desired(project, environment, shard, tuple(names), protected=not kept.isdisjoint(names))
+        for shard, names in owners.values()
+    ]
     cached = tuple(spec.name for spec in specs if "kv" in spec.cache.weights.tiers)
     if cached:
-        found.append(kv_namespace.desired(project, environment, cached))
+        protected = not kept.isdisjoint(cached)
+        found.append(kv_namespace.desired(project, environment, cached, protected=protected))
     return found
 
 
@@ -56,6 +61,7 @@ def _of_spec(
         buckets=buckets,
         namespace=namespace,
         weights=frozenset(r.address for r in stored),
+        engine=facts.build.inputs["engine"],
     )
     live = deployment.desired(spec, worker=version.address, quality_digest=facts.quality_digest)
     return [built, *stored, version, live]

@@ -4,10 +4,16 @@ its preview address, so that a bad build never reaches a user."""
 from __future__ import annotations
 
 from edgespec.address import Address
-from edgespec.resources.base import DesiredResource, Ref, ResourceType
+from edgespec.resources.base import DesiredResource, Fixed, Ref, ResourceType
+from edgespec.resources.canonical import Rule
 from edgespec.spec.models import EdgeModel
 
-TYPE = ResourceType("deployment", replace_on=frozenset({"script"}), stable_outputs=frozenset({"url"}))
+TYPE = ResourceType(
+    "deployment",
+    replace_on={"script": Fixed("a deployment belongs to its Worker", "keep the Worker's name")},
+    stable_outputs=frozenset({"url"}),
+    shape={"workers_dev": Rule(default=True)},
+)
 
 
 def address(spec: EdgeModel) -> Address:
@@ -28,4 +34,4 @@ def desired(spec: EdgeModel, *, worker: Address, quality_digest: str | None) -> 
         "workers_dev": True,
         "quality": gate,
     }
-    return DesiredResource(address(spec), TYPE, inputs, (spec.name,))
+    return DesiredResource(address(spec), TYPE, inputs, (spec.name,), protected=spec.lifecycle.prevent_destroy)

@@ -4,14 +4,24 @@ too, so a key must be written before anything reads it."""
 from __future__ import annotations
 
 from edgespec.address import Address
-from edgespec.resources.base import DesiredResource, Ref, ReplaceOrder, ResourceType
+from edgespec.resources.base import DesiredResource, Fixed, Ref, ReplaceOrder, ResourceType
+from edgespec.resources.canonical import SET
 from edgespec.spec.models import EdgeModel
+
+_NOTHING_LOST = "nothing to avoid: the new keys are written first, and those that both have stay"
 
 TYPE = ResourceType(
     "kv_pins",
-    replace_on=frozenset({"artifact", "files", "namespace_id"}),
+    replace_on={
+        "artifact": Fixed("another artifact has other keys", _NOTHING_LOST),
+        "files": Fixed("other files have other keys", _NOTHING_LOST),
+        "namespace_id": Fixed("keys do not move between namespaces", "keep the environment's namespace"),
+    },
     replace_order=ReplaceOrder.CREATE_FIRST,
     opaque=frozenset({"manifest"}),
+    shape={"files": SET},
+    content=True,
+    guarded=False,
 )
 
 FILES = {
@@ -32,4 +42,4 @@ def desired(spec: EdgeModel, *, model: Address, namespace: Address) -> DesiredRe
         "manifest": Ref(model, "manifest"),
         "namespace_id": Ref(namespace, "id"),
     }
-    return DesiredResource(address(spec), TYPE, inputs, (spec.name,))
+    return DesiredResource(address(spec), TYPE, inputs, (spec.name,), protected=spec.lifecycle.prevent_destroy)

@@ -5,14 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from edgespec.address import Address
 from edgespec.artifact import Chunk, Manifest
 from edgespec.resources.base import DesiredResource, ResourceType
+from edgespec.resources.canonical import SIZE, Rule
 from edgespec.resources.facts import BuildFacts
-from edgespec.spec.models import EdgeModel
-from edgespec.values import Outputs, is_known
+from edgespec.spec.models import EdgeModel, Task
+from edgespec.values import Outputs, Value, is_known
 
-TYPE = ResourceType("model")
+_TASK: TypeAdapter[Task] = TypeAdapter(Task)
+
+
+def _task(value: Value) -> Value:
+    """A task with its defaults said: one that an older edgespec recorded has fewer fields and means the same."""
+    try:
+        found: Value = _TASK.dump_python(_TASK.validate_python(value), mode="json")
+    except ValidationError:
+        return value
+    return found
+
+
+TYPE = ResourceType("model", shape={"chunk": SIZE, "task": Rule(normal=_task)}, guarded=False)
 
 
 def address(spec: EdgeModel) -> Address:
@@ -36,4 +51,4 @@ def desired(spec: EdgeModel, facts: BuildFacts) -> DesiredResource:
     engine = facts.inputs["engine"]
     expected: Outputs = {"engine": engine} if is_known(engine) else {}
     known = outputs(facts.manifest) if facts.manifest is not None else expected
-    return DesiredResource(address(spec), TYPE, inputs, (spec.name,), known)
+    return DesiredResource(address(spec), TYPE, inputs, (spec.name,), known, protected=spec.lifecycle.prevent_destroy)

@@ -4,7 +4,8 @@ serves them any more, except those that another resource still names."""
 from __future__ import annotations
 
 from edgespec.address import Address
-from edgespec.resources.base import DesiredResource, Ref, ReplaceOrder, ResourceType
+from edgespec.resources.base import DesiredResource, Fixed, Ref, ReplaceOrder, ResourceType
+from edgespec.resources.canonical import JURISDICTION, SET
 from edgespec.spec.models import EdgeModel
 from edgespec.values import Inputs, Outputs
 
@@ -15,10 +16,19 @@ def _known(inputs: Inputs) -> Outputs:
 
 TYPE = ResourceType(
     "weights",
-    replace_on=frozenset({"artifact", "bucket", "jurisdiction"}),
+    replace_on={
+        "artifact": Fixed(
+            "another artifact is another set of objects",
+            "nothing to avoid: chunks that both have are not sent again, and the old ones go when traffic has moved",
+        ),
+        "bucket": Fixed("objects do not move between buckets", "keep the shard's location or jurisdiction"),
+        "jurisdiction": Fixed("objects do not move between jurisdictions", "keep the shard's jurisdiction"),
+    },
     replace_order=ReplaceOrder.CREATE_FIRST,
     known_outputs=_known,
     opaque=frozenset({"blobs"}),
+    shape={"blobs": SET, "jurisdiction": JURISDICTION},
+    content=True,
 )
 
 
@@ -33,4 +43,4 @@ def desired(spec: EdgeModel, shard: str, *, model: Address, bucket: Address) -> 
         "bucket": Ref(bucket, "name"),
         "jurisdiction": Ref(bucket, "jurisdiction"),
     }
-    return DesiredResource(address(spec, shard), TYPE, inputs, (spec.name,))
+    return DesiredResource(address(spec, shard), TYPE, inputs, (spec.name,), protected=spec.lifecycle.prevent_destroy)

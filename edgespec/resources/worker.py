@@ -6,10 +6,11 @@ from __future__ import annotations
 from typing import Any
 
 from edgespec.address import Address
-from edgespec.resources.base import DesiredResource, Ref, ReplaceOrder, ResourceType
+from edgespec.resources.base import DesiredResource, Fixed, Ref, ReplaceOrder, ResourceType
+from edgespec.resources.canonical import CODES, DURATION, JURISDICTION, SET, SIZE, Rule, by_name
 from edgespec.resources.facts import BundleFacts
 from edgespec.spec.models import EdgeModel, TextClassification
-from edgespec.values import Inputs, Outputs
+from edgespec.values import Inputs, Outputs, Value
 
 CONFIG_FORMAT = "edgespec.worker-config/v1"
 KV_BINDING = "WEIGHTS_KV"
@@ -20,13 +21,46 @@ def _known(inputs: Inputs) -> Outputs:
     return {"script": inputs["script"]}
 
 
+_SHARD = Rule({"continents": CODES, "countries": CODES})
+_CONFIG = Rule(
+    {
+        "shards": Rule(each=_SHARD),
+        "cache": Rule(
+            {"weights": Rule({"memory": SIZE, "kv": Rule({"ttl": DURATION, "cache_ttl": DURATION})})},
+        ),
+        "limits": Rule({"text_bytes": SIZE, "body_bytes": SIZE}),
+    }
+)
+
+
+def _bindings(value: Value) -> Value:
+    """Bindings by name; the API answers with a list in an order of its own, and without the default jurisdiction."""
+    value = by_name(value)
+    if not isinstance(value, dict):
+        return value
+    return {name: _binding(b) if isinstance(b, dict) else b for name, b in value.items()}
+
+
+def _binding(binding: dict[str, Value]) -> dict[str, Value]:
+    if binding.get("type") != "r2_bucket":
+        return binding
+    said = binding.get("jurisdiction")
+    return {**binding, "jurisdiction": JURISDICTION.default if said is None else JURISDICTION.normal(said)}
+
+
 TYPE = ResourceType(
     "worker",
-    replace_on=frozenset({"script"}),
+    replace_on={
+        "script": Fixed(
+            "a Worker cannot be renamed: its name is its address",
+            "keep the names of the spec, the project and the environment",
+        )
+    },
     replace_order=ReplaceOrder.CREATE_FIRST,
     stable_outputs=frozenset({"script"}),
     known_outputs=_known,
     opaque=frozenset({"manifest"}),
+    shape={"compatibility_flags": SET, "config": _CONFIG, "bindings": Rule(normal=_bindings)},
 )
 
 
@@ -51,8 +85,10 @@ def desired(
     buckets: dict[str, Address],
     namespace: Address | None,
     weights: frozenset[Address],
+    engine: Value,
 ) -> DesiredResource:
-    """`buckets` maps each shard to its bucket; `weights` must be in place before a version may run."""
+    """`buckets` maps each shard to its bucket; `weights` must be in place before a version may run; `engine` is the
+    model's as far as it is known."""
     bindings: dict[str, Any] = {
         bucket_binding(shard): {
             "type": "r2_bucket",
@@ -74,7 +110,15 @@ def desired(
         "manifest": Ref(model, "manifest"),
         "bindings": bindings,
     }
-    return DesiredResource(address(spec), TYPE, inputs, (spec.name,), depends_on=weights)
+    return DesiredResource(
+        address(spec),
+        TYPE,
+        inputs,
+        (spec.name,),
+        depends_on=weights,
+        protected=spec.lifecycle.prevent_destroy,
+        payload=bundle.sizes.get(str(engine)),
+    )
 
 
 def _config(spec: EdgeModel) -> dict[str, Any]:

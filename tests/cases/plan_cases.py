@@ -3,7 +3,9 @@
     applied: [SPEC, ...]        an earlier apply, into an empty account
     killed: {specs: [SPEC, ...], after: N}      then a run that was killed after its N-th effect or write of state
     since: [CHANGE, ...]        then what somebody else did, see `_CHANGES`
-    specs: [SPEC, ...]          now; `only: [NAME, ...]` and `destroy: true` as on the command line
+    specs: [SPEC, ...]          now; `only: [NAME, ...]`, `destroy: true`, `target: [ADDRESS, ...]`,
+                                `exclude: [ADDRESS, ...]`, `refresh_only`, `allow_destroy` as on the command line
+    protect: true               of the environment
 
 A SPEC is an EdgeModel's sections and its `name`. The account and the build are those of tests/world.py.
 """
@@ -19,7 +21,13 @@ from typing import Any, Final
 import yaml
 
 from edgespec import assets
+from edgespec.address import Address
+from edgespec.diagnostics import Diagnostics
 from edgespec.plan.file import to_document
+from edgespec.plan.model import Request
+from edgespec.plan.safety import check_safe, warnings_of
+from edgespec.render import diagnostics as render_diagnostics
+from edgespec.render import explain as render_explain
 from edgespec.render import plan as render_plan
 from edgespec.render.text import plain
 from edgespec.spec.models import EdgeModel
@@ -50,14 +58,23 @@ def expected_files(name: str) -> dict[str, str]:
     for change in case.get("since", []):
         (what, value), *_ = change.items()
         _CHANGES[what](world, store, value)
-    made = plan(world, store, _specs(case["specs"]), only=case.get("only"), destroy=case.get("destroy", False))
-    names = tuple(case["only"]) if "only" in case else None
-    destroy = case.get("destroy", False)
-    document = to_document(made, project=PROJECT, environment=ENVIRONMENT, names=names, destroy=destroy)
+    request = Request(
+        tuple(case.get("only", ())),
+        case.get("destroy", False),
+        tuple(Address.parse(a) for a in case.get("target", ())),
+        tuple(Address.parse(a) for a in case.get("exclude", ())),
+        case.get("refresh_only", False),
+        case.get("allow_destroy", False),
+    )
+    made = plan(world, store, _specs(case["specs"]), request=request)
+    document = to_document(made, project=PROJECT, environment=ENVIRONMENT)
     assert assets.schema_error("plan", document) is None
-    text = plain(render_plan.render(made, PROJECT, ENVIRONMENT))
+    lines = render_plan.render(made, PROJECT, ENVIRONMENT)
+    lines += render_explain.render(made.steps) if case.get("explain") else []
+    found = [*warnings_of(made), *check_safe(made, protected_environment=ENVIRONMENT if "protect" in case else None)]
+    lines += [(), *render_diagnostics.render(Diagnostics(tuple(found)))] if found else []
     return {
-        "expected.txt": "".join(f"{row.rstrip()}\n" for row in text.rstrip().split("\n")),
+        "expected.txt": "".join(f"{row.rstrip()}\n" for row in plain(lines).rstrip().split("\n")),
         "expected.json": json.dumps(_short(document), indent=1, ensure_ascii=False) + "\n",
     }
 

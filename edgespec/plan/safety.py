@@ -1,0 +1,99 @@
+"""Guard rails: what a plan may not do without being told so explicitly. Protection comes from state where no spec is
+left to say it (hashicorp/terraform#17599)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from edgespec.diagnostics import Diagnostic, error, warning
+from edgespec.plan.model import Action, Change, Plan
+from edgespec.resources.compile import TYPES
+
+SHARE: Final = 0.3
+"""Of the records in state: more than this is not removed without `--allow-destroy`."""
+FEWEST: Final = 4
+"""Removals that are always taken to be meant."""
+_NAMED: Final = 12
+"""Addresses that a message names."""
+
+
+def destroyed(plan: Plan) -> tuple[Change, ...]:
+    """Every change that ends something which is in use: removals, and replacements other than of content, whose old
+    form goes only after the new one serves."""
+    return tuple(
+        c
+        for c in plan.changes
+        if not c.key.deposed
+        and (c.action is Action.DELETE or (c.action is Action.REPLACE and not TYPES[c.address.type].content))
+    )
+
+
+def check_safe(plan: Plan, *, protected_environment: str | None) -> tuple[Diagnostic, ...]:
+    """What refuses the plan. `protected_environment` is the environment's name when its `protect` is set."""
+    gone = destroyed(plan)
+    found = [*_prevented(gone)]
+    if gone and not plan.request.allow_destroy:
+        if protected_environment is not None:
+            detail = (
+                f"{protected_environment} is protected, and this would destroy {_listed(gone)}. If that is meant, say "
+                "`--allow-destroy`."
+            )
+            found.append(error("ES221", "The environment is protected", detail))
+        elif not plan.request.destroy:
+            found += _too_much(plan, gone)
+    return tuple(found)
+
+
+def _prevented(gone: Sequence[Change]) -> Iterator[Diagnostic]:
+    for change in gone:
+        if change.protected and TYPES[change.address.type].guarded:
+            doing = "replaced" if change.action is Action.REPLACE else "destroyed"
+            owners = ", ".join(change.owners)
+            lift = (
+                f"Set `prevent_destroy: false` in the spec of {owners}, apply, and then remove it"
+                if change.action is Action.DELETE
+                else "Undo the change of " + ", ".join(f.path for f in change.fields if f.replaces)
+            )
+            detail = (
+                f"{change.address} would be {doing}, and `lifecycle.prevent_destroy` of {owners} forbids it; deleting "
+                f"the spec does not lift that, and no option does. {lift}."
+            )
+            yield error("ES220", "Protected from destruction", detail, address=str(change.address))
+
+
+def _too_much(plan: Plan, gone: Sequence[Change]) -> Iterator[Diagnostic]:
+    total = sum(not k.deposed for k in plan.refreshed.records)
+    if len(gone) >= FEWEST and len(gone) > SHARE * total:
+        detail = (
+            f"{len(gone)} of {total} resources ({len(gone) / total:.0%}) would be destroyed, more than {SHARE:.0%}: "
+            f"{_listed(gone)}. If that is meant, say `--allow-destroy`; if not, look for specs that are missing or "
+            "renamed (`lifecycle.renamed_from`)."
+        )
+        yield error("ES222", "Too much would be destroyed", detail)
+
+
+def warnings_of(plan: Plan) -> Iterator[Diagnostic]:
+    """What a person has to know before saying yes."""
+    if plan.request.excludes:
+        left = f"{_names([str(a) for a in plan.withheld])} would change and stay as they are" if plan.withheld else ""
+        detail = (
+            f"With --exclude the result is not what the specs say{': ' + left if left else ''}. Apply without it when "
+            "the reason has gone."
+        )
+        yield warning("ES224", "Only a part of the specs", detail)
+    for key, held in sorted(plan.contents.items()):
+        if held.foreign:
+            stays = key.address.type == "r2_bucket"
+            then = "It will not be deleted as long as they are in it." if stays else "They go with it."
+            detail = f"{key} holds {held.foreign} objects that edgespec did not put there. {then}"
+            yield warning("ES225", "Objects of somebody else", detail, address=str(key.address))
+
+
+def _listed(changes: Sequence[Change]) -> str:
+    return _names([str(c.address) for c in changes])
+
+
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
