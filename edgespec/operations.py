@@ -29,11 +29,15 @@ from edgespec.plan import file as plan_file
 from edgespec.plan.budget import Fit
 from edgespec.plan.budget import check as check_budget
 from edgespec.plan.events import ApplyResult, OnEvent
-from edgespec.plan.model import Action, Plan
+from edgespec.plan.model import Action, Contents, Plan, Request
+from edgespec.plan.moves import Moved, renamed
 from edgespec.plan.planner import make_plan
+from edgespec.plan.safety import check_safe, warnings_of
 from edgespec.providers.base import Provider
 from edgespec.providers.build.model import ModelProvider
 from edgespec.providers.cloudflare.account import Account
+from edgespec.providers.cloudflare.contents import TYPES as HOLDERS
+from edgespec.providers.cloudflare.contents import contents
 from edgespec.providers.cloudflare.deployment import DeploymentProvider
 from edgespec.providers.cloudflare.kv_namespace import KvNamespaceProvider
 from edgespec.providers.cloudflare.kv_pins import KvPinsProvider
@@ -48,7 +52,7 @@ from edgespec.resources.facts import BuildFacts, BundleFacts, SpecFacts
 from edgespec.spec.document import Node
 from edgespec.spec.models import EdgeModel
 from edgespec.spec.validate import place
-from edgespec.state.model import ResourceRecord, State
+from edgespec.state.model import Key, ResourceRecord, State
 from edgespec.stores.local import LocalStore
 from edgespec.target import Say, account_of, local_edge_of, shared_cache_of
 from edgespec.values import UNKNOWN, Value, is_known
@@ -76,7 +80,7 @@ class Session:
 
     @property
     def store(self) -> LocalStore:
-        return LocalStore(self.workspace.state_path, lambda d: assets.schema_error("state", d))
+        return LocalStore(self.workspace.state_path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,22 +93,18 @@ class Planned:
     account: Account
     live: Live
     stored: State
-    names: tuple[str, ...]
-    destroy: bool
     warnings: Diagnostics
     fits: tuple[Fit, ...] = ()
     """What is known of each model's needs against its limits."""
+    refused: Diagnostics = Diagnostics()
+    """The guard rails that it runs into: it is shown, and not carried out."""
 
     @property
     def document(self) -> dict[str, Any]:
         """The plan as `--json` prints it and a plan file keeps it; made when asked for: most plans are only shown."""
         workspace = self.session.workspace
         return plan_file.to_document(
-            self.plan,
-            project=workspace.project.name,
-            environment=workspace.environment,
-            names=self.names or None,
-            destroy=self.destroy,
+            self.plan, project=workspace.project.name, environment=workspace.environment, fits=self.fits
         )
 
     def close(self) -> None:
@@ -131,34 +131,82 @@ def validate(root: Path, environment: str | None, environ: Mapping[str, str]) ->
 # --- plan ------------------------------------------------------------------------------------------------------------
 
 
-def plan(session: Session, names: tuple[str, ...] = (), *, destroy: bool = False) -> Planned:
-    """What an apply would do. Builds, uploads and changes nothing; starts the local edge when the target is local."""
+def plan(
+    session: Session,
+    names: tuple[str, ...] = (),
+    *,
+    destroy: bool = False,
+    request: Request | None = None,
+    saved: Mapping[str, Any] | None = None,
+) -> Planned:
+    """What an apply would do. Builds, uploads and changes nothing; starts the local edge when the target is local.
+
+    `request` says more than `names` and `destroy` do. With `saved`, that plan made anew: raises when it is stale,
+    without asking anybody where that can be told from here."""
     workspace = session.workspace
-    stored = session.store.load()
-    known = frozenset(o for r in (stored.records.values() if stored else ()) for o in r.owners)
-    workspace.check_names(names, also=known)
-    state = stored or State("", workspace.project.name, workspace.environment)
-    _check_owner(state, workspace)
-    specs = [] if destroy and not names else [s for s in workspace.specs if not (destroy and s.name in names)]
-    facts, warnings = _facts(session, state, specs)
+    request = plan_file.request_of(saved) if saved else request or Request(names, destroy)
+    state, known = _stored(session)
+    workspace.check_names(request.names, also=known)
+    if saved is not None:
+        plan_file.check_base(
+            saved,
+            project=workspace.project.name,
+            environment=workspace.environment,
+            spec_digest=workspace.spec_digest,
+            state=state,
+        )
+    specs = _wanted(workspace, request)
+    moved = Moved(state) if request.refresh_only else renamed(state, workspace.specs).unwrap()
+    facts, warnings = _facts(session, moved.state, specs)
     bundles = assets.bundles()
-    chosen = [] if destroy else [s for s in specs if not names or s.name in names]
+    chosen = [] if request.destroy else [s for s in specs if not request.names or s.name in request.names]
     fits = _fits(session, chosen, facts, bundles.facts, warnings)
     desired = compile_specs(workspace.project.name, workspace.environment, specs, facts, bundles.facts)
-    only = frozenset(names) if names else None
     with contextlib.ExitStack() as on_failure:
         account = connect(session)
         on_failure.callback(account.close)
         live = Live(account)
         providers = _providers(session, account, live, bundles)
-        refreshed = refresh(state, desired, providers)
+        refreshed = refresh(moved.state, desired, providers)
         made = make_plan(
-            desired, state, refreshed, spec_digest=workspace.spec_digest, only=only, destroy=destroy
+            desired,
+            moved.state,
+            refreshed,
+            spec_digest=workspace.spec_digest,
+            request=request,
+            moved=moved.moves,
         ).unwrap()
+        builds = {Address(model.TYPE.name, name): f.build for name, f in facts.items()}
+        made = replace(made, builds=builds, contents=_contents(made, account))
         on_failure.pop_all()
-    made = replace(made, builds={Address(model.TYPE.name, name): f.build for name, f in facts.items()})
-    found = workspace.warnings + warnings
-    return Planned(session, made, providers, account, live, state, names, destroy, found, fits)
+    found = workspace.warnings + warnings + warnings_of(made)
+    protected = workspace.environment if workspace.target.protect else None
+    refused = Diagnostics(check_safe(made, protected_environment=protected))
+    return Planned(session, made, providers, account, live, state, found, fits, refused)
+
+
+def _stored(session: Session) -> tuple[State, frozenset[str]]:
+    """State, an empty one before the first apply, and the specs that own what is in it."""
+    workspace = session.workspace
+    state = session.store.load() or State("", workspace.project.name, workspace.environment)
+    _check_owner(state, workspace)
+    return state, frozenset(o for r in state.records.values() for o in r.owners)
+
+
+def _wanted(workspace: Workspace, request: Request) -> list[EdgeModel]:
+    """The specs whose resources shall exist."""
+    if request.refresh_only or (request.destroy and not request.names and not request.targets):
+        return []
+    return [s for s in workspace.specs if not (request.destroy and s.name in request.names)]
+
+
+def _contents(made: Plan, account: Account) -> dict[Key, Contents]:
+    """What goes with every bucket and namespace that the plan removes."""
+    return {
+        c.key: contents(account, made.refreshed.records[c.key])
+        for c in made.changes
+        if c.action in (Action.DELETE, Action.REPLACE) and c.address.type in HOLDERS
+    }
 
 
 def _fits(
@@ -304,24 +352,27 @@ def apply(
     saved: dict[str, Any] | None = None,
     destroy: bool = False,
     adopt: bool = False,
+    allow_destroy: bool = False,
+    request: Request | None = None,
     approve: Callable[[Planned], bool],
     on_event: OnEvent,
 ) -> Applied:
     """Plan, ask, carry out; the lock is held from before the plan to the end. With `saved`, only just that plan."""
-    if saved is not None:
-        names, destroy = tuple(saved["names"] or ()), saved["destroy"]
+    request = plan_file.request_of(saved) if saved else request or Request(names, destroy, allow_destroy=allow_destroy)
     store = session.store
 
     def waiting(who: str) -> None:
         session.say(f"waiting for {who}: cache gc")
 
     with (
-        store.lock(),
+        store.lock("destroy" if request.destroy else "apply"),
         session.cache.in_use(waiting),
-        contextlib.closing(plan(session, names, destroy=destroy)) as planned,
+        contextlib.closing(plan(session, request=request, saved=saved)) as planned,
     ):
         if saved is not None:
             plan_file.check_same(saved, planned.document)
+        if len(planned.refused):
+            raise EdgespecError(planned.warnings, planned.refused)
         _check_adoptions(planned.plan, adopt=adopt)
         if not planned.plan.is_empty and not approve(planned):
             return Applied(planned, None)
