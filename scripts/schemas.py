@@ -16,12 +16,14 @@ from edgespec.measurement import BenchDocument
 from edgespec.plan.file import PlanDocument
 from edgespec.spec.models import EdgeModel, Project
 from edgespec.state.codec import StateDocument
+from edgespec.state.journal import EntryDocument
 
 FOLDER = Path(__file__).parent.parent / "schemas"
 MODELS: dict[str, tuple[type[BaseModel], str]] = {
     "project": (Project, "edgespec.yaml"),
     "spec": (EdgeModel, "An EdgeModel document"),
     "state": (StateDocument, "edgespec's state of one environment"),
+    "state-journal": (EntryDocument, "One line of the journal of a state of edgespec"),
     "plan": (PlanDocument, "A plan of edgespec"),
     "artifact": (ArtifactDocument, "The manifest of an edgespec artifact"),
     "evaluation": (EvaluationDocument, "What edgespec eval measured"),

@@ -24,15 +24,17 @@ from edgespec.apply.applier import apply as run_steps
 from edgespec.apply.refresh import refresh
 from edgespec.artifact import Chunk, FileEntry, Manifest, ModelInfo
 from edgespec.plan.events import ApplyResult, Event
-from edgespec.plan.model import Plan
+from edgespec.plan.model import Action, Contents, Plan, Request
+from edgespec.plan.moves import Moved, renamed
 from edgespec.plan.planner import make_plan
 from edgespec.providers.base import AlreadyExistsError, Observed, Progress, Provider, ProviderError
 from edgespec.resources import model as model_type
 from edgespec.resources.compile import compile_specs
 from edgespec.resources.facts import BuildFacts, BundleFacts, SpecFacts, StageFacts
 from edgespec.spec.models import EdgeModel
-from edgespec.state.codec import check_format, decode, encode
-from edgespec.state.model import ResourceRecord, State, Status
+from edgespec.state.codec import encode, parse
+from edgespec.state.journal import Entry, Mutation, encode_entry, read_entries, replay
+from edgespec.state.model import Key, ResourceRecord, State, Status
 from edgespec.values import UNKNOWN, Inputs, Outputs, Unknown, digest, sha256_hex
 
 PROJECT, ENVIRONMENT = "shop", "local"
@@ -489,23 +491,47 @@ def providers(world: World) -> dict[str, Provider]:
 
 @dataclass
 class MemoryStore:
-    """State as the text that a file would hold; a run may be killed after each save."""
+    """State as the text and the journal that files would hold; a run may be killed before, within and after each
+    write."""
 
     world: World
     text: str = ""
+    journal: bytes = b""
+    serial: int = 0
+    """Of what this process has read or written last."""
 
     def load(self) -> State:
         if not self.text:
             return State("lineage", PROJECT, ENVIRONMENT)
-        document = json.loads(self.text)
-        check_format(document, "state")
-        return decode(document)
+        entries, whole = read_entries(self.journal, "journal")
+        self.journal = self.journal[:whole]
+        state = replay(parse(self.text, "state"), entries)
+        self.serial = state.serial
+        return state
 
     def save(self, state: State) -> State:
         written = replace(state, serial=state.serial + 1)
-        self.text = encode(written)
-        self.world.tick()
+        self._write(written)
         return written
+
+    def fold(self) -> None:
+        if self.journal:
+            self._write(self.load())
+
+    def _write(self, state: State) -> None:
+        self.text, self.serial = encode(state), state.serial
+        self.world.tick()
+        self.journal = b""
+
+    def record(self, *changes: Mutation) -> int:
+        line = encode_entry(Entry("lineage", self.serial + 1, changes))
+        before = self.journal
+        self.journal = before + line[: len(line) // 2]
+        self.world.tick()
+        self.journal = before + line
+        self.serial += 1
+        self.world.tick()
+        return self.serial
 
 
 def plan(
@@ -515,16 +541,33 @@ def plan(
     *,
     only: Iterable[str] | None = None,
     destroy: bool = False,
+    request: Request | None = None,
 ) -> Plan:
     """What `edgespec plan` makes of these specs."""
-    names = None if only is None else frozenset(only)
-    kept = [] if destroy and names is None else [s for s in specs if not (destroy and names and s.name in names)]
+    asked = request or Request(tuple(only or ()), destroy)
+    names = asked.names
+    whole = asked.destroy and not names and not asked.targets
+    kept = [] if whole or asked.refresh_only else [s for s in specs if not (asked.destroy and s.name in names)]
     known = {s.name: facts(world, s) for s in kept}
     desired = compile_specs(PROJECT, ENVIRONMENT, sorted(kept, key=lambda s: s.name), known, BUNDLE)
-    state = store.load()
-    refreshed = refresh(state, desired, providers(world))
-    made = make_plan(desired, state, refreshed, spec_digest="0" * 64, only=names, destroy=destroy).unwrap()
-    return replace(made, builds={Address("model", n): f.build for n, f in known.items()})
+    moved = Moved(store.load()) if asked.refresh_only else renamed(store.load(), specs).unwrap()
+    refreshed = refresh(moved.state, desired, providers(world))
+    made = make_plan(desired, moved.state, refreshed, spec_digest="0" * 64, request=asked, moved=moved.moves).unwrap()
+    builds = {Address("model", n): f.build for n, f in known.items()}
+    return replace(made, builds=builds, contents=_contents(world, made))
+
+
+def _contents(world: World, made: Plan) -> dict[Key, Contents]:
+    found: dict[Key, Contents] = {}
+    for change in made.changes:
+        if change.action in (Action.DELETE, Action.REPLACE):
+            record = made.refreshed.records[change.key]
+            if change.address.type == "r2_bucket":
+                held = world.buckets.get((str(record.inputs["jurisdiction"]), str(record.inputs["name"])), {})
+                found[change.key] = Contents(len(held), sum(held.values()))
+            elif change.address.type == "kv_namespace":
+                found[change.key] = Contents(len(world.pins.get(str(record.outputs["id"]), ())), None)
+    return found
 
 
 def apply(
@@ -534,12 +577,15 @@ def apply(
     *,
     only: Iterable[str] | None = None,
     destroy: bool = False,
+    request: Request | None = None,
     events: list[Event] | None = None,
 ) -> ApplyResult:
     """Plan and carry out, as `edgespec apply` does."""
-    made = plan(world, store, specs, only=only, destroy=destroy)
+    made = plan(world, store, specs, only=only, destroy=destroy, request=request)
     heard: list[Event] = [] if events is None else events
-    return run_steps(made, store.load(), providers(world), store, heard.append)
+    result = run_steps(made, store.load(), providers(world), store, heard.append)
+    store.fold()
+    return result
 
 
 def spec(name: str = "alpha", **fields: Any) -> EdgeModel:

@@ -13,13 +13,20 @@ from edgespec.plan.events import ApplyResult, OnEvent, Outcome, StepFinished, St
 from edgespec.plan.model import Action, Plan, Step, StepId, StepKind
 from edgespec.providers.base import Progress, Provider, ProviderError
 from edgespec.resources.base import DesiredResource, Ref, Verdict
+from edgespec.state.journal import Drop, Mutation, Put
 from edgespec.state.model import Key, ResourceRecord, State, Status
+from edgespec.state.working import WorkingState
 from edgespec.values import Inputs, Outputs, Value, is_known
 
 
 class Saver(Protocol):
+    """What the applier asks of a StateStore."""
+
     def save(self, state: State) -> State:
         """Write `state` atomically; returns it with the serial that it got."""
+
+    def record(self, *changes: Mutation) -> int:
+        """Write these changes of what was saved, together; returns the serial that they got."""
 
 
 def check_fresh(plan: Plan, stored: State) -> None:
@@ -36,10 +43,10 @@ def apply(plan: Plan, stored: State, providers: Mapping[str, Provider], store: S
     state = plan.refreshed
     if not stored.same_records(state) or plan.steps:
         state = store.save(_with_owners(state, plan))
-    run = _Run(plan, providers, store, on_event, state)
+    run = _Run(plan, providers, store, on_event, WorkingState(state))
     for step in plan.steps:
         run.step(step)
-    return ApplyResult(run.state, run.outcomes, Diagnostics(tuple(run.found)))
+    return ApplyResult(run.state.freeze(), run.outcomes, Diagnostics(tuple(run.found)))
 
 
 def _with_owners(state: State, plan: Plan) -> State:
@@ -47,12 +54,13 @@ def _with_owners(state: State, plan: Plan) -> State:
 
     What a record was made with changes only when it is found, or made, to be what the specs ask for."""
     right = {c.address for c in plan.changes if c.action is Action.NOOP}
+    records = dict(state.records)
     for address, resource in plan.desired.resources.items():
         record = state.get(address)
         if record is not None:
             depends_on = resource.needs if address in right else record.depends_on
-            state = state.put(replace(record, owners=resource.owners, depends_on=depends_on))
-    return state
+            records[Key(address)] = replace(record, owners=resource.owners, depends_on=depends_on)
+    return replace(state, records=records)
 
 
 @dataclass(slots=True)
@@ -61,7 +69,8 @@ class _Run:
     providers: Mapping[str, Provider]
     store: Saver
     on_event: OnEvent
-    state: State
+    state: WorkingState
+    """What is written; only `_record` changes it."""
     outcomes: dict[StepId, Outcome] = field(default_factory=dict)
     found: list[Diagnostic] = field(default_factory=list)
     deposed: dict[Address, Key] = field(default_factory=dict)
@@ -106,30 +115,30 @@ class _Run:
     def _create(self, step: StepId, resource: DesiredResource, inputs: Inputs) -> Outcome:
         address = step.key.address
         current = self.state.get(address)
+        aside: list[Mutation] = []
         if current is not None:  # a create-first replacement
             if resource.type.diff(current.inputs, inputs).verdict is Verdict.SAME:
                 return self._update(step, resource, inputs)  # the build gave what is there: nothing to replace
-            before = set(self.state.deposed())
-            self.state = self.state.depose(address)
-            self.deposed[address] = next(k for k in self.state.deposed() if k not in before)
+            self.deposed[address] = self.state.free_key(address)
+            aside = [Put(current, self.deposed[address].deposed)]
         record = ResourceRecord(address, _settled(inputs, {}), {}, resource.needs, resource.owners, Status.CREATING)
-        self._save(record)
+        self._record(*aside, Put(record))
         try:
             outputs = self._provider(address).create(address, inputs, self._progress(step))
         except ProviderError as e:
             if e.nothing_done:
                 self._withdraw(address)
             raise
-        self._save(replace(record, inputs=_settled(inputs, outputs), outputs=outputs, status=Status.READY))
+        self._record(Put(replace(record, inputs=_settled(inputs, outputs), outputs=outputs, status=Status.READY)))
         return Outcome.DONE
 
     def _withdraw(self, address: Address) -> None:
         """Nothing was made: forget the intent, and put back what was pushed aside for it."""
-        state = self.state.drop(Key(address))
         key = self.deposed.pop(address, None)
-        if key is not None:
-            state = state.put(state.records[key]).drop(key)
-        self.state = self.store.save(state)
+        if key is None:
+            self._record(Drop(Key(address)))
+        else:
+            self._record(Put(self.state.records[key]), Drop(key))
 
     def _adopt(self, step: StepId, resource: DesiredResource, inputs: Inputs) -> Outcome:
         address = step.key.address
@@ -137,7 +146,7 @@ class _Run:
         if found is None:
             return self._create(step, resource, inputs)
         record = ResourceRecord(address, found.inputs, found.outputs, resource.needs, resource.owners)
-        self._save(record)
+        self._record(Put(record))
         if resource.type.diff(found.inputs, inputs).verdict is Verdict.SAME:
             return Outcome.DONE
         return self._update(step, resource, inputs)
@@ -148,17 +157,17 @@ class _Run:
         right = replace(record, depends_on=resource.needs, owners=resource.owners)
         if record.status is Status.READY and resource.type.diff(record.inputs, inputs).verdict is Verdict.SAME:
             if right != record:  # made with what has another address now
-                self._save(right)
+                self._record(Put(right))
             return Outcome.UNCHANGED
         pending = replace(right, status=Status.UPDATING, depends_on=record.depends_on | resource.needs)
-        self._save(pending)
+        self._record(Put(pending))
         try:
             outputs = self._provider(address).update(record, inputs, self._progress(step))
         except ProviderError as e:
             if e.nothing_done:
-                self._save(record)
+                self._record(Put(record))
             raise
-        self._save(replace(right, inputs=_settled(inputs, outputs), outputs=outputs, status=Status.READY))
+        self._record(Put(replace(right, inputs=_settled(inputs, outputs), outputs=outputs, status=Status.READY)))
         return Outcome.DONE
 
     def _delete(self, step: StepId) -> Outcome:
@@ -168,13 +177,14 @@ class _Run:
                 return Outcome.UNCHANGED
             key = self.deposed[key.address]
         record = self.state.records[key]
-        self.state = self.store.save(self.state.put(replace(record, status=Status.DELETING), key.deposed))
+        self._record(Put(replace(record, status=Status.DELETING), key.deposed))
         self._provider(key.address).delete(record, self.state.others(key))
-        self.state = self.store.save(self.state.drop(key))
+        self._record(Drop(key))
         return Outcome.DONE
 
-    def _save(self, record: ResourceRecord) -> None:
-        self.state = self.store.save(self.state.put(record))
+    def _record(self, *changes: Mutation) -> None:
+        """Written first, true afterwards."""
+        self.state.advance(self.store.record(*changes), changes)
 
     def _provider(self, address: Address) -> Provider:
         return self.providers[address.type]

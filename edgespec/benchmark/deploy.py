@@ -22,6 +22,7 @@ from edgespec.resources import deployment, worker
 from edgespec.resources.compile import compile_specs
 from edgespec.resources.facts import BuildFacts, SpecFacts
 from edgespec.spec.models import EdgeModel
+from edgespec.state.journal import Mutation
 from edgespec.state.model import State
 
 PROJECT: Final = "bench"
@@ -41,8 +42,15 @@ class Deployed:
 class _Memory:
     """Where a state goes that nobody needs later."""
 
+    _serial = 0
+
     def save(self, state: State) -> State:
-        return replace(state, serial=state.serial + 1)
+        self._serial = state.serial + 1
+        return replace(state, serial=self._serial)
+
+    def record(self, *changes: Mutation) -> int:
+        self._serial += 1
+        return self._serial
 
 
 def deploy(

@@ -1,27 +1,34 @@
-"""State as JSON, with a version. A newer format is refused, never guessed at."""
+"""State as JSON, with a version: an older format is upgraded as it is read, a newer one is refused."""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from edgespec.address import Address
 from edgespec.diagnostics import EdgespecError, error
 from edgespec.state.model import Key, ResourceRecord, State, Status
 
-FORMAT: Final = "edgespec.state/v1"
+FORMAT: Final = "edgespec.state/v2"
+_FAMILY: Final = re.compile(r"edgespec\.state/v([1-9][0-9]*)")
 AddressText = Annotated[str, Field(pattern=r"^[a-z0-9_]+/.+$")]
 
 
 class RecordDocument(BaseModel):
     """One record as it is written."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
     address: AddressText
     deposed: str = ""
     status: Literal["ready", "creating", "updating", "deleting"]
+    protected: bool
+    """Deleting or replacing it is refused, whether or not a spec still says so."""
+    nonce: str
+    """Drawn for the create that made the object; empty for what was adopted."""
     owners: list[str]
     depends_on: list[AddressText]
     inputs: dict[str, Any]
@@ -31,8 +38,8 @@ class RecordDocument(BaseModel):
 class StateDocument(BaseModel):
     """The state of one environment of one project."""
 
-    model_config = ConfigDict(extra="forbid")
-    format: Literal["edgespec.state/v1"]
+    model_config = ConfigDict(extra="forbid", strict=True)
+    format: Literal["edgespec.state/v2"]
     lineage: str = Field(min_length=1)
     serial: int = Field(ge=0)
     project: str
@@ -41,7 +48,7 @@ class StateDocument(BaseModel):
 
 
 def encode(state: State) -> str:
-    """JSON in a fixed order, a line a record: it is written at every step of an apply, and read as a difference."""
+    """JSON in a fixed order, a line a record, so that two versions of it are read as a difference."""
     head = {
         "format": FORMAT,
         "lineage": state.lineage,
@@ -49,19 +56,22 @@ def encode(state: State) -> str:
         "project": state.project,
         "environment": state.environment,
     }
-    records = ",\n".join(_json(_record(k, r)) for k, r in sorted(state.records.items()))
-    return f'{_json(head)[:-1]}, "resources": [\n{records}\n]}}\n'
+    records = ",\n".join(to_json(record_document(k, r)) for k, r in sorted(state.records.items()))
+    return f'{to_json(head)[:-1]}, "resources": [\n{records}\n]}}\n'
 
 
-def _json(value: Any) -> str:
+def to_json(value: Any) -> str:
+    """Raises on what JSON cannot hold."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
-def _record(key: Key, record: ResourceRecord) -> dict[str, Any]:
+def record_document(key: Key, record: ResourceRecord) -> dict[str, Any]:
     return {
         "address": str(key.address),
         "deposed": key.deposed,
         "status": record.status.value,
+        "protected": record.protected,
+        "nonce": record.nonce,
         "owners": list(record.owners),
         "depends_on": sorted(str(a) for a in record.depends_on),
         "inputs": record.inputs,
@@ -69,26 +79,93 @@ def _record(key: Key, record: ResourceRecord) -> dict[str, Any]:
     }
 
 
-def check_format(document: Any, where: str) -> None:
-    """Raise unless `document` says that it is of a format that this edgespec reads."""
+def parse(data: bytes | str, where: str) -> State:
+    """The state that `data` holds; raises, naming `where`, when it cannot be trusted."""
+    try:
+        document = json.loads(data if isinstance(data, str) else data.decode("utf-8"))
+    except json.JSONDecodeError as e:
+        raise unreadable(f"{where}:{e.lineno}:{e.colno}: {e.msg}.") from e
+    except UnicodeDecodeError as e:
+        raise unreadable(f"{where}: {e}.") from e
+    document = upgrade(document, where)
+    try:
+        StateDocument.model_validate(document)
+    except ValidationError as e:
+        raise unreadable(f"{where}: {first_fault(e)}.") from e
+    return decode(document, where)
+
+
+def unreadable(detail: str) -> EdgespecError:
+    advice = "Nothing was changed. Back-ups are kept beside it; `edgespec state push` puts one in its place."
+    return EdgespecError(error("ES301", "State cannot be read", f"{detail} {advice}"))
+
+
+def first_fault(e: ValidationError) -> str:
+    """Where and what, for people; never the value, which may be long."""
+    fault = e.errors(include_url=False, include_input=False, include_context=False)[0]
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"])
+    return f"at ${place}: {fault['msg'][0].lower()}{fault['msg'][1:]}"
+
+
+def check_format(document: Any, where: str) -> int:
+    """The version of `document`; raises unless it is one that this edgespec reads."""
     found = document.get("format") if isinstance(document, dict) else None
-    if found != FORMAT:
-        newer = isinstance(found, str) and found.startswith("edgespec.state/")
-        detail = (
-            f"{where} is in format {found}, which a newer edgespec wrote. Upgrade edgespec; nothing was changed."
-            if newer
-            else f"{where} is not a state file of edgespec. Nothing was changed."
-        )
+    match = _FAMILY.fullmatch(found) if isinstance(found, str) else None
+    if match is None:
+        detail = f"{where} is not a state file of edgespec. Nothing was changed."
         raise EdgespecError(error("ES301", "State cannot be read", detail))
+    version = int(match[1])
+    if version > _current():
+        detail = f"{where} is in format {found}, which a newer edgespec wrote. Upgrade edgespec; nothing was changed."
+        raise EdgespecError(error("ES301", "State cannot be read", detail))
+    return version
 
 
-def decode(document: dict[str, Any]) -> State:
-    """`document` has passed `check_format` and its JSON Schema."""
+def _current() -> int:
+    return 1 + max(_UPGRADES)
+
+
+def upgrade(document: Any, where: str) -> Any:
+    """`document` in today's format, a step a version. Its content is not checked: that comes after."""
+    for version in range(check_format(document, where), _current()):
+        document = {**document, **_UPGRADES[version](document), "format": f"edgespec.state/v{version + 1}"}
+    return document
+
+
+def _from_1(document: dict[str, Any]) -> dict[str, Any]:
+    """v2: a record says whether it is protected, and which create made the object."""
+    resources = document.get("resources")
+    if not isinstance(resources, list):
+        return {}
+    new = {"protected": False, "nonce": ""}
+    return {"resources": [{**new, **r} if isinstance(r, dict) else r for r in resources]}
+
+
+_UPGRADES: Final[dict[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {1: _from_1}
+"""From each version to the next: the fields that change."""
+
+
+def decode(document: dict[str, Any], where: str = "the state") -> State:
+    """`document` is in today's format and has passed its schema."""
     records: dict[Key, ResourceRecord] = {}
     for r in document["resources"]:
-        address = Address.parse(r["address"])
-        depends_on = frozenset(Address.parse(a) for a in r["depends_on"])
-        records[Key(address, r["deposed"])] = ResourceRecord(
-            address, r["inputs"], r["outputs"], depends_on, tuple(r["owners"]), Status(r["status"])
-        )
+        key, record = decode_record(r)
+        if key in records:
+            raise unreadable(f"{where} has {key} twice.")
+        records[key] = record
     return State(document["lineage"], document["project"], document["environment"], document["serial"], records)
+
+
+def decode_record(r: dict[str, Any]) -> tuple[Key, ResourceRecord]:
+    address = Address.parse(r["address"])
+    record = ResourceRecord(
+        address,
+        r["inputs"],
+        r["outputs"],
+        frozenset(Address.parse(a) for a in r["depends_on"]),
+        tuple(r["owners"]),
+        Status(r["status"]),
+        protected=r["protected"],
+        nonce=r["nonce"],
+    )
+    return Key(address, r.get("deposed", "")), record

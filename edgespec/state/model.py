@@ -40,6 +40,11 @@ class ResourceRecord:
     depends_on: frozenset[Address] = frozenset()
     owners: tuple[str, ...] = ()
     status: Status = Status.READY
+    protected: bool = False
+    """`prevent_destroy`, as it was when the resource was last applied: deleting the spec does not lift it."""
+    nonce: str = ""
+    """Drawn for the create that made the object, and carried by the object itself where the API has a place for it:
+    what an interrupted run made is told from another's. Empty for what was adopted or made before nonces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +68,6 @@ class State:
 
     def drop(self, key: Key) -> State:
         return self._with({k: r for k, r in self.records.items() if k != key})
-
-    def depose(self, address: Address) -> State:
-        """Push the current record aside under an id that no deposed record of the address has."""
-        record = self.records[Key(address)]
-        taken = {k.deposed for k in self.records if k.address == address}
-        number = 1
-        while f"d{number}" in taken:
-            number += 1
-        rest = {k: r for k, r in self.records.items() if k != Key(address)}
-        return self._with({**rest, Key(address, f"d{number}"): record})
-
-    def others(self, key: Key) -> tuple[ResourceRecord, ...]:
-        """Every other record of the same type: what shared content must be kept for."""
-        return tuple(r for k, r in sorted(self.records.items()) if k != key and k.address.type == key.address.type)
 
     def _with(self, records: Mapping[Key, ResourceRecord]) -> State:
         return replace(self, records=records)

@@ -1,7 +1,11 @@
-"""State in a local file: locked by the operating system, written to a temporary file, synced, renamed.
+"""State in a local file, locked by the operating system.
 
-A crash at any moment leaves the old file or the new one, never half of either. The version before the last apply is
-kept beside it as `<name>.backup`.
+    NAME                    the snapshot: written to a temporary file, synced, renamed
+    NAME.journal            a line a change since then, each synced; gone when nothing is being applied
+    NAME.000000000012.backup    the version before an apply, of serial 12; the last five
+    NAME.lock               who applies
+
+A crash at any moment leaves the old snapshot or the new one, and whole lines but for the last.
 """
 
 from __future__ import annotations
@@ -10,98 +14,186 @@ import contextlib
 import fcntl
 import json
 import os
-import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from edgespec.diagnostics import EdgespecError, error
-from edgespec.state.codec import check_format, decode, encode
-from edgespec.state.model import State
+from edgespec.state.codec import unreadable
+from edgespec.state.journal import Entry, encode_entry, read_entries
+from edgespec.stores.base import KEPT, Holder, Lease, Owner, StoreError, held, this_process
+from edgespec.stores.journaled import JournaledStore
 
 
-class LocalStore:
-    """`validate(document)` returns what is wrong with it by its JSON Schema, or nothing."""
+class LocalStore(JournaledStore):
+    """A StateStore in a file."""
 
-    def __init__(self, path: Path, validate: Callable[[Any], str | None]) -> None:
+    def __init__(self, path: Path) -> None:
+        super().__init__(LocalFiles(path))
         self.path = path
-        self._validate = validate
-        self._backed_up = False
+
+
+class LocalLease:
+    """The operating system takes the lock away with the process, and never before."""
+
+    robbed: Owner | None = None
+
+    def __init__(self, owner: Owner) -> None:
+        self.owner = owner
+
+    def check(self) -> None:
+        pass
+
+
+class LocalFiles:
+    """The Backend of LocalStore."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._journal: int | None = None
+        """The journal's descriptor while this process appends to it."""
+
+    @property
+    def where(self) -> str:
+        return str(self.path)
+
+    # --- the lock ----------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
-        """Held until the block ends, or the process does. Another holder is an error at once."""
-        path = self._beside(".lock")
-        with self._open_lock(path) as file:
+    def acquire(self, operation: str) -> Iterator[Lease]:
+        with self._open_lock() as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                file.seek(0)
-                holder = file.read().strip() or "another process"
-                detail = f"{holder} is applying to this environment ({path}). Wait for it to end and run again."
-                raise EdgespecError(error("ES304", "State is locked", detail)) from None
+                raise held(str(self._beside(".lock")), Holder(_owner_in(file))) from None
+            owner = this_process(operation)
             file.seek(0)
             file.truncate()
-            file.write(f"process {os.getpid()}")
+            file.write(json.dumps(owner.document()) + "\n")
             file.flush()
-            self._backed_up = False
-            yield
+            try:
+                yield LocalLease(owner)
+            finally:
+                self._close_journal()
 
-    def load(self) -> State | None:
-        """None when nothing was ever applied; raises when the file cannot be trusted."""
+    def holder(self) -> Holder | None:
         try:
-            text = self.path.read_text(encoding="utf-8")
+            file = self._beside(".lock").open(encoding="utf-8")
         except FileNotFoundError:
             return None
-        except (OSError, UnicodeDecodeError) as e:
-            raise EdgespecError(error("ES301", "State cannot be read", f"{self.path}: {e}.")) from e
-        try:
-            document = json.loads(text)
-        except json.JSONDecodeError as e:
-            detail = (
-                f"{self.path}:{e.lineno}:{e.colno}: {e.msg}. Restore it from {self.path.name}.backup or from version "
-                "control; nothing was changed."
-            )
-            raise EdgespecError(error("ES301", "State cannot be read", detail)) from e
-        check_format(document, str(self.path))
-        if (wrong := self._validate(document)) is not None:
-            raise EdgespecError(error("ES301", "State cannot be read", f"{self.path}: {wrong}."))
-        return decode(document)
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return Holder(_owner_in(file))
+        return None
 
-    def _open_lock(self, path: Path) -> IO[str]:
+    def unlock(self, holder: Holder) -> None:
+        who = holder.owner or "another process"
+        detail = f"{who} runs and holds {self._beside('.lock')}. The lock ends with that process: stop it, or wait."
+        raise EdgespecError(error("ES314", "The lock is not broken", detail))
+
+    def _open_lock(self) -> IO[str]:
+        path = self._beside(".lock")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             return path.open("a+", encoding="utf-8")
         except OSError as e:
             raise _unwritable(path, e) from e
 
-    def save(self, state: State) -> State:
-        """Write `state` under the next serial; raises, with the old file untouched, when the disk refuses.
+    # --- reading -----------------------------------------------------------------------------------------------------
 
-        The caller holds the lock."""
-        written = replace(state, serial=state.serial + 1)
+    def snapshot(self) -> bytes | None:
+        return self._read(self.path)
+
+    def journal(self, after: int) -> tuple[Entry, ...]:
+        path = self._beside(".journal")
+        return read_entries(self._read(path) or b"", str(path))[0]
+
+    def _read(self, path: Path) -> bytes | None:
         try:
-            self._write(encode(written))
+            return path.read_bytes()
+        except FileNotFoundError:
+            return None
         except OSError as e:
-            self._beside(".tmp").unlink(missing_ok=True)
-            raise _unwritable(self.path, e) from e
-        return written
+            raise unreadable(f"{path}: {e.strerror or e}.") from e
 
-    def _write(self, text: str) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        if not self._backed_up and self.path.exists():
-            shutil.copy2(self.path, self._beside(".backup.tmp"))
-            self._beside(".backup.tmp").replace(self._beside(".backup"))
-        self._backed_up = True  # what this run writes from here on is no version before it
-        temporary = self._beside(".tmp")
-        temporary.unlink(missing_ok=True)  # of a killed run
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self.path)
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def replace_snapshot(self, data: bytes) -> None:
+        self._replace(self.path, data)
+
+    def _replace(self, path: Path, data: bytes) -> None:
+        """Whole or not at all, and durable when it returns."""
+        temporary = path.with_name(path.name + ".tmp")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.unlink(missing_ok=True)  # of a killed run
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                _write_all(descriptor, data)
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            temporary.replace(path)
+            self._sync_folder()
+        except OSError as e:
+            temporary.unlink(missing_ok=True)
+            raise _unwritable(path, e) from e
+
+    def append(self, entry: Entry) -> None:
+        line = encode_entry(entry)
+        try:
+            journal = self._journal = self._open_journal() if self._journal is None else self._journal
+            _write_all(journal, line)
+            os.fdatasync(journal)
+        except OSError as e:
+            self._close_journal()  # the next append cuts off what was written of this line
+            raise _unwritable(self._beside(".journal"), e) from e
+        except BaseException:
+            self._close_journal()
+            raise
+
+    def _open_journal(self) -> int:
+        """Its descriptor, behind its last whole line."""
+        path = self._beside(".journal")
+        new = not path.exists()
+        whole = 0 if new else read_entries(path.read_bytes(), str(path))[1]
+        journal = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            os.ftruncate(journal, whole)
+            os.lseek(journal, whole, os.SEEK_SET)
+            if new:
+                self._sync_folder()
+        except BaseException:
+            os.close(journal)
+            raise
+        return journal
+
+    def _close_journal(self) -> None:
+        descriptor, self._journal = self._journal, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def clear_journal(self, serial: int) -> None:
+        self._close_journal()
+        with contextlib.suppress(OSError):  # the snapshot holds it all: what stays is passed over
+            self._beside(".journal").unlink(missing_ok=True)
+
+    # --- back-ups ----------------------------------------------------------------------------------------------------
+
+    def back_up(self, serial: int, data: bytes) -> None:
+        self._replace(self._beside(f".{serial:012}.backup"), data)
+        for path in sorted(self.path.parent.glob(f"{_literal(self.path.name)}.*.backup"))[:-KEPT]:
+            path.unlink(missing_ok=True)
+
+    def back_up_damaged(self) -> None:
+        for path in (self.path, self._beside(".journal")):
+            data = self._read(path)
+            if data is not None:
+                self._replace(path.with_name(path.name + ".damaged"), data)
+
+    def _sync_folder(self) -> None:
         folder = os.open(self.path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -112,6 +204,25 @@ class LocalStore:
         return self.path.with_name(self.path.name + suffix)
 
 
-def _unwritable(path: Path, e: OSError) -> EdgespecError:
+def _write_all(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _literal(name: str) -> str:
+    """For a glob pattern."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
+
+
+def _owner_in(file: IO[str]) -> Owner | None:
+    try:
+        file.seek(0)
+        return Owner.of(json.loads(file.read(4096)))
+    except ValueError:
+        return None
+
+
+def _unwritable(path: Path, e: OSError) -> StoreError:
     detail = f"{path}: {e.strerror or e}. Make room or give the folder to this user, then run again."
-    return EdgespecError(error("ES308", "State cannot be written", detail))
+    return StoreError(error("ES308", "State cannot be written", detail))

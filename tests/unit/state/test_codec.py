@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from edgespec import assets
 from edgespec.address import Address
 from edgespec.diagnostics import EdgespecError
-from edgespec.state.codec import check_format, decode, encode
+from edgespec.state.codec import FORMAT, check_format, decode, encode, parse
 from edgespec.state.model import Key, ResourceRecord, State, Status
 from edgespec.values import UNKNOWN
 
@@ -30,6 +31,8 @@ records = st.builds(
     depends_on=st.frozensets(addresses, max_size=3),
     owners=st.lists(names, max_size=2).map(tuple),
     status=st.sampled_from(Status),
+    protected=st.booleans(),
+    nonce=texts,
 )
 
 
@@ -46,7 +49,7 @@ def test_a_state_comes_back_as_it_was(state: State) -> None:
     document = json.loads(text)
     check_format(document, "here")
     assert assets.schema_error("state", document) is None
-    assert decode(document) == state
+    assert decode(document) == parse(text, "here") == state
     assert encode(decode(document)) == text
 
 
@@ -59,7 +62,8 @@ def test_the_order_of_records_does_not_matter() -> None:
 def test_a_record_is_a_line() -> None:
     state = State("l", "p", "e").put(ResourceRecord(Address("worker", "a"), {"x": 1}))
     record = (
-        '{"address": "worker/a", "deposed": "", "status": "ready", "owners": [], "depends_on": [], "inputs": {"x": 1}'
+        '{"address": "worker/a", "deposed": "", "status": "ready", "protected": false, "nonce": "", '
+        '"owners": [], "depends_on": [], "inputs": {"x": 1}'
     )
     assert encode(state).splitlines()[1:] == [f'{record}, "outputs": {{}}}}', "]}"]
 
@@ -73,7 +77,11 @@ def test_what_is_no_json_is_never_written(value: Any) -> None:
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        ({"format": "edgespec.state/v2"}, "a newer edgespec wrote"),
+        ({"format": "edgespec.state/v3"}, "a newer edgespec wrote"),
+        ({"format": "edgespec.state/v10"}, "a newer edgespec wrote"),
+        ({"format": "edgespec.state/v0"}, "is not a state file"),
+        ({"format": "edgespec.state/v2 "}, "is not a state file"),
+        ({"format": 2}, "is not a state file"),
         ({"format": "edgespec.plan/v1"}, "is not a state file"),
         ({}, "is not a state file"), ([], "is not a state file"), (None, "is not a state file"),
     ],
@@ -84,10 +92,59 @@ def test_another_format_is_refused(document: Any, said: str) -> None:
     assert [d.code for d in caught.value.diagnostics] == ["ES301"]
 
 
-def test_depose_finds_a_free_name() -> None:
-    a = Address("worker", "a")
-    state = State("l", "p", "e")
-    for number in range(3):
-        state = state.put(ResourceRecord(a, {"n": number})).depose(a)
-    assert [str(k) for k in state.deposed()] == [f"worker/a (deposed d{n})" for n in (1, 2, 3)]
-    assert state.get(a) is None
+KEPT = Path(__file__).parent / "state-v1.json"
+
+
+def test_a_file_of_version_1_is_upgraded() -> None:
+    """The file was written by edgespec when v1 was its format, and is kept as it was."""
+    raw = KEPT.read_bytes()
+    assert json.loads(raw)["format"] == "edgespec.state/v1"
+    state = parse(raw, "kept")
+    assert (state.lineage, state.serial, state.project, state.environment) == ("3c2a6f0e-kept", 13, "shop", "local")
+    assert {str(k): r.status.value for k, r in state.records.items()} == {
+        "deployment/alpha": "ready",
+        "kv_namespace/shop-local-weights": "ready",
+        "model/alpha": "ready",
+        "r2_bucket/shop-local-auto": "ready",
+        "weights/alpha/default": "creating",
+        "weights/alpha/default (deposed d1)": "ready",
+        "worker/alpha": "updating",
+    }
+    assert {(r.protected, r.nonce) for r in state.records.values()} == {(False, "")}
+    again = json.loads(encode(state))
+    assert again["format"] == FORMAT and assets.schema_error("state", again) is None
+    new = ("protected", "nonce")
+    old = [{k: v for k, v in r.items() if k not in new} for r in again["resources"]]
+    assert old == json.loads(raw)["resources"]  # nothing of the old file is lost
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        ({"resources": [{"address": "a/b"}]}, "at $.resources[0].status: field required"),
+        ({"resources": [7]}, "at $.resources[0]: "),
+        ({"resources": {}}, "at $.resources: "),
+        ({"serial": "13"}, "at $.serial: "),
+        ({"lineage": ""}, "at $.lineage: "),
+        ({"more": 1}, "at $.more: "),
+    ],
+)
+def test_what_an_old_file_lacks_an_upgrade_does_not_invent(edit: dict[str, Any], said: str) -> None:
+    with pytest.raises(EdgespecError) as caught:
+        parse(json.dumps({**json.loads(KEPT.read_bytes()), **edit}), "kept")
+    assert said in str(caught.value)
+
+
+def test_a_record_that_is_there_twice() -> None:
+    document = json.loads(KEPT.read_bytes())
+    document["resources"].append(document["resources"][0])
+    with pytest.raises(EdgespecError, match="deployment/alpha twice"):
+        parse(json.dumps(document), "kept")
+
+
+def test_a_fault_never_shows_a_value() -> None:
+    document = json.loads(KEPT.read_bytes())
+    document["resources"][0]["inputs"] = "hunter2"
+    with pytest.raises(EdgespecError) as caught:
+        parse(json.dumps(document), "kept")
+    assert "hunter2" not in str(caught.value)
