@@ -3,6 +3,7 @@
 It has the rules of the real one that matter to order and to crashes: a bucket is deleted only when it is empty, a
 version needs what it binds, a deployment needs healthy weights, every name is taken once. After every single effect it
 checks that each public Worker can still load its weights, and it can stop the run there: `Crash` is what a kill is.
+Calls can fail in the ways in which a network and an API fail, and steps may run in threads.
 
     world = World()
     store = MemoryStore(world)
@@ -12,10 +13,13 @@ checks that each public Worker can still load its weights, and it can stop the r
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import partial
 from typing import Any
 
@@ -41,8 +45,23 @@ PROJECT, ENVIRONMENT = "shop", "local"
 BUNDLE = BundleFacts(sha256_hex(b"bundle"), {"edge": 1000, "onnxruntime": 1000}, "2026-07-01")
 
 
+_LOCK = threading.RLock()
+"""One for all worlds: a world is copied, and a lock cannot be."""
+
+
 class Crash(BaseException):
     """The process is gone: nothing may catch it."""
+
+
+class Fault(StrEnum):
+    """How a changing call fails. Real ones, on a real edge, are in tests/faults."""
+
+    REFUSED = "refused"
+    """Certainly not carried out: the connection refused, too many requests."""
+    BROKEN = "broken"
+    """Not carried out, which nobody can know: 500, 502."""
+    LOST = "lost"
+    """Carried out, and the answer never came, or not whole."""
 
 
 @dataclass
@@ -71,17 +90,43 @@ class World:
     tools: str = "1.0"
     fail: set[str] = field(default_factory=set)
     effects: list[str] = field(default_factory=list)
+    faults: dict[int, Fault] = field(default_factory=dict)
+    """Changing call, counted from 0 -> how it fails."""
+    calls: int = 0
     crash_at: int | None = None
     """The effect or state write, counted from 0, after which the run is killed."""
     ticks: int = 0
+    killed: bool = False
     broken: set[str] = field(default_factory=set)
     """Workers that somebody else's doing has left without weights: no run is to blame."""
     ids: Any = field(default_factory=lambda: itertools.count(1))
 
     def tick(self) -> None:
-        if self.crash_at is not None and self.ticks >= self.crash_at:
+        with _LOCK:
+            self.killed = self.crash_at is not None and self.ticks >= self.crash_at
+            self.check_alive()
+            self.ticks += 1
+
+    def check_alive(self) -> None:
+        """A kill in one thread has ended every other too."""
+        if self.killed and self.crash_at is not None:
             raise Crash
-        self.ticks += 1
+
+    @contextlib.contextmanager
+    def change(self, call: str, address: Address, *, first: bool = True) -> Iterator[None]:
+        """A changing call, made by the block. `first` says that the step has changed nothing before it."""
+        what = f"{call} {address}"
+        with _LOCK:
+            self.check_alive()
+            fault = self.faults.get(self.calls)
+            self.calls += 1
+            if fault in (Fault.REFUSED, Fault.BROKEN):
+                nothing_done = first and fault is Fault.REFUSED
+                raise ProviderError(address, "Failed", f"{what}: {fault}.", nothing_done=nothing_done)
+            yield
+            self.effect(what)
+            if fault is Fault.LOST:
+                raise ProviderError(address, "Failed", f"{what}: {fault}.")
 
     def effect(self, what: str) -> None:
         """Something has just been changed."""
@@ -197,15 +242,15 @@ class Models:
     def find(self, address: Address, inputs: Inputs) -> Observed | None:
         return None
 
-    def create(self, address: Address, inputs: Inputs, progress: Progress) -> Outputs:
+    def create(self, address: Address, inputs: Inputs, progress: Progress, nonce: str = "") -> Outputs:
         self.world.refuse("create", address)
         source = str(inputs["source"])
         self.world.absent.discard(source)
         digest_now = self.world.sources.get(source, sha256_hex(source.encode()))
         inputs = {**inputs, "source_digest": digest_now, "engine": "onnxruntime"}
         manifest = build(self.world, inputs)
-        self.world.cache[digest(dict(inputs))] = manifest
-        self.world.effect(f"build {address}")
+        with self.world.change("build", address):
+            self.world.cache[digest(dict(inputs))] = manifest
         return {**model_type.outputs(manifest), "source_digest": inputs["source_digest"]}
 
     def update(self, record: ResourceRecord, inputs: Inputs, progress: Progress) -> Outputs:
@@ -232,12 +277,12 @@ class Buckets:
     def find(self, address: Address, inputs: Inputs) -> Observed | None:
         return Observed(inputs, self._outputs(inputs)) if self._key(inputs) in self.world.buckets else None
 
-    def create(self, address: Address, inputs: Inputs, progress: Progress) -> Outputs:
+    def create(self, address: Address, inputs: Inputs, progress: Progress, nonce: str = "") -> Outputs:
         self.world.refuse("create", address)
         if self._key(inputs) in self.world.buckets:
             raise AlreadyExistsError(address, "The bucket")
-        self.world.buckets[self._key(inputs)] = {}
-        self.world.effect(f"create {address}")
+        with self.world.change("create", address):
+            self.world.buckets[self._key(inputs)] = {}
         return self._outputs(inputs)
 
     def update(self, record: ResourceRecord, inputs: Inputs, progress: Progress) -> Outputs:
@@ -248,8 +293,9 @@ class Buckets:
         self.world.refuse("delete", record.address)
         if self.world.buckets.get(self._key(record.inputs)):
             raise ProviderError(record.address, "The bucket is not empty", "It holds objects.", nothing_done=True)
-        if self.world.buckets.pop(self._key(record.inputs), None) is not None:
-            self.world.effect(f"delete {record.address}")
+        if self._key(record.inputs) in self.world.buckets:
+            with self.world.change("delete", record.address):
+                del self.world.buckets[self._key(record.inputs)]
 
 
 @dataclass
@@ -273,15 +319,15 @@ class Weights:
     def find(self, address: Address, inputs: Inputs) -> Observed | None:
         return None
 
-    def create(self, address: Address, inputs: Inputs, progress: Progress) -> Outputs:
+    def create(self, address: Address, inputs: Inputs, progress: Progress, nonce: str = "") -> Outputs:
         self.world.refuse("create", address)
         bucket = self._bucket(inputs)
         if bucket is None:
             raise ProviderError(address, "Uploading weights failed", "There is no such bucket.", nothing_done=True)
         for sha, size in self._sizes(inputs).items():
             if sha not in bucket:
-                bucket[sha] = size
-                self.world.effect(f"put {address}")
+                with self.world.change("put", address, first=False):
+                    bucket[sha] = size
         return {"artifact": inputs["artifact"]}
 
     def update(self, record: ResourceRecord, inputs: Inputs, progress: Progress) -> Outputs:
@@ -295,8 +341,9 @@ class Weights:
                 doomed -= set(self._sizes(other.inputs))
         bucket = self._bucket(record.inputs)
         for sha in sorted(doomed) if bucket is not None else ():
-            if bucket is not None and bucket.pop(sha, None) is not None:
-                self.world.effect(f"remove {record.address}")
+            if bucket is not None and sha in bucket:
+                with self.world.change("remove", record.address, first=False):
+                    del bucket[sha]
 
 
 @dataclass
@@ -314,26 +361,27 @@ class Namespaces:
         ids = [i for i, title in self.world.namespaces.items() if title == inputs["title"]]
         return Observed(inputs, {"id": ids[0]}) if ids else None
 
-    def create(self, address: Address, inputs: Inputs, progress: Progress) -> Outputs:
+    def create(self, address: Address, inputs: Inputs, progress: Progress, nonce: str = "") -> Outputs:
         self.world.refuse("create", address)
         if inputs["title"] in self.world.namespaces.values():
             raise AlreadyExistsError(address, "A KV namespace")
         id_ = f"namespace-{next(self.world.ids)}"
-        self.world.namespaces[id_] = str(inputs["title"])
-        self.world.effect(f"create {address}")
+        with self.world.change("create", address):
+            self.world.namespaces[id_] = str(inputs["title"])
         return {"id": id_}
 
     def update(self, record: ResourceRecord, inputs: Inputs, progress: Progress) -> Outputs:
         self.world.refuse("update", record.address)
-        self.world.namespaces[str(record.outputs["id"])] = str(inputs["title"])
-        self.world.effect(f"update {record.address}")
+        with self.world.change("update", record.address):
+            self.world.namespaces[str(record.outputs["id"])] = str(inputs["title"])
         return {"id": record.outputs["id"]}
 
     def delete(self, record: ResourceRecord, others: Sequence[ResourceRecord]) -> None:
         self.world.refuse("delete", record.address)
-        self.world.pins.pop(str(record.outputs["id"]), None)
-        if self.world.namespaces.pop(str(record.outputs["id"]), None) is not None:
-            self.world.effect(f"delete {record.address}")
+        if str(record.outputs["id"]) in self.world.namespaces:
+            with self.world.change("delete", record.address):
+                del self.world.namespaces[str(record.outputs["id"])]
+                self.world.pins.pop(str(record.outputs["id"]), None)
 
 
 @dataclass
@@ -354,14 +402,14 @@ class Pins:
     def find(self, address: Address, inputs: Inputs) -> Observed | None:
         return None
 
-    def create(self, address: Address, inputs: Inputs, progress: Progress) -> Outputs:
+    def create(self, address: Address, inputs: Inputs, progress: Progress, nonce: str = "") -> Outputs:
         self.world.refuse("create", address)
         namespace = str(inputs["namespace_id"])
         if namespace not in self.world.namespaces:
             raise ProviderError(address, "Pinning failed", "There is no such namespace.", nothing_done=True)
         for sha in sorted(self._keys(inputs) - self.world.pins.get(namespace, set())):
-            self.world.pins.setdefault(namespace, set()).add(sha)
-            self.world.effect(f"pin {address}")
+            with self.world.change("pin", address, first=False):
+                self.world.pins.setdefault(namespace, set()).add(sha)
         return {}
 
     def update(self, record: ResourceRecord, inputs: Inputs, progress: Progress) -> Outputs:
@@ -375,8 +423,8 @@ class Pins:
             if other.inputs["namespace_id"] == namespace:
                 doomed -= self._keys(other.inputs)
         for sha in sorted(doomed & self.world.pins.get(namespace, set())):
-            self.world.pins[namespace].discard(sha)
-            self.world.effect(f"unpin {record.address}")
+            with self.world.change("unpin", record.address, first=False):
+                self.world.pins[namespace].discard(sha)
 
 
 @dataclass
@@ -404,7 +452,7 @@ class Workers:
         script = str(inputs["script"])
         return Observed({"script": script}, {"script": script}) if script in self.world.scripts else None
 
-    def create(self, address: Address, inputs: Inputs, progress: Progress) -> Outputs:
+    def create(self, address: Address, inputs: Inputs, progress: Progress, nonce: str = "") -> Outputs:
         self.world.refuse("create", address)
         script = str(inputs["script"])
         if script in self.world.scripts:
@@ -419,10 +467,10 @@ class Workers:
         version = self._by_content(script, inputs) if script in self.world.scripts else None
         if version is None:
             version = f"version-{next(self.world.ids)}"
-            made.versions[version] = inputs
-            made.live = made.live or version
-            self.world.scripts[script] = made
-            self.world.effect(f"upload {address}")
+            with self.world.change("upload", address):
+                made.versions[version] = inputs
+                made.live = made.live or version
+                self.world.scripts[script] = made
         return {"script": script, "version_id": version}
 
     def update(self, record: ResourceRecord, inputs: Inputs, progress: Progress) -> Outputs:
@@ -431,8 +479,9 @@ class Workers:
 
     def delete(self, record: ResourceRecord, others: Sequence[ResourceRecord]) -> None:
         self.world.refuse("delete", record.address)
-        if self.world.scripts.pop(str(record.inputs["script"]), None) is not None:
-            self.world.effect(f"delete {record.address}")
+        if str(record.inputs["script"]) in self.world.scripts:
+            with self.world.change("delete", record.address):
+                del self.world.scripts[str(record.inputs["script"])]
 
 
 @dataclass
@@ -449,17 +498,17 @@ class Deployments:
     def find(self, address: Address, inputs: Inputs) -> Observed | None:
         return None
 
-    def create(self, address: Address, inputs: Inputs, progress: Progress) -> Outputs:
+    def create(self, address: Address, inputs: Inputs, progress: Progress, nonce: str = "") -> Outputs:
         self.world.refuse("create", address)
         script, version = self.world.scripts[str(inputs["script"])], str(inputs["version"])
         if (lost := self.world.unhealthy(script.versions[version])) != "":
             raise ProviderError(address, "Not healthy", f"{lost} cannot be read.", nothing_done=True)
         if script.live != version:
-            script.live = version
-            self.world.effect(f"deploy {address}")
+            with self.world.change("deploy", address):
+                script.live = version
         if not script.public:
-            script.public = True
-            self.world.effect(f"open {address}")
+            with self.world.change("open", address, first=False):
+                script.public = True
         return {"url": f"http://127.0.0.1:8787/w/{inputs['script']}/", "metrics": {}}
 
     def update(self, record: ResourceRecord, inputs: Inputs, progress: Progress) -> Outputs:
@@ -470,8 +519,8 @@ class Deployments:
         self.world.refuse("delete", record.address)
         script = self.world.scripts.get(str(record.inputs["script"]))
         if script is not None and script.public:
-            script.public = False
-            self.world.effect(f"close {record.address}")
+            with self.world.change("close", record.address):
+                script.public = False
 
 
 def providers(world: World) -> dict[str, Provider]:
@@ -524,6 +573,7 @@ class MemoryStore:
         self.journal = b""
 
     def record(self, *changes: Mutation) -> int:
+        self.world.check_alive()
         line = encode_entry(Entry("lineage", self.serial + 1, changes))
         before = self.journal
         self.journal = before + line[: len(line) // 2]
@@ -579,11 +629,12 @@ def apply(
     destroy: bool = False,
     request: Request | None = None,
     events: list[Event] | None = None,
+    parallelism: int = 1,
 ) -> ApplyResult:
     """Plan and carry out, as `edgespec apply` does."""
     made = plan(world, store, specs, only=only, destroy=destroy, request=request)
     heard: list[Event] = [] if events is None else events
-    result = run_steps(made, store.load(), providers(world), store, heard.append)
+    result = run_steps(made, store.load(), providers(world), store, heard.append, parallelism=parallelism)
     store.fold()
     return result
 

@@ -90,13 +90,11 @@ def _costs(work: Work) -> list[Line]:
     parts = []
     if work.stages:
         parts.append(f"{len(work.stages)} build {'stage' if len(work.stages) == 1 else 'stages'} to run")
-    for count, size, noun in ((work.r2_writes, work.upload, "R2 object"), (work.kv_writes, None, "KV key")):
-        if count:
-            sized = f" of {format_size(size)}" if size and noun == "R2 object" else ""
-            parts.append(f"{count} {noun}{'s' * (count != 1)} to write{sized}")
+    for count, noun in ((work.r2_writes, "R2 object"), (work.kv_writes, "KV key")):
+        parts += [f"{count} {noun}{'s' * (count != 1)} to write"] if count else []
     if work.upload is None:
         parts.append("bytes to upload known after build")
-    elif work.upload and not work.r2_writes:
+    elif work.upload:
         parts.append(f"{format_size(work.upload)} to upload")
     if work.r2_deletes or work.kv_deletes:
         parts.append(f"{work.r2_deletes + work.kv_deletes} stored objects to delete")
@@ -133,7 +131,7 @@ def _fields(change: Change) -> Iterator[Line]:
         mark = Span("  forces replacement", "magenta") if f.replaces else Span("")
         yield (*_field(f.path, f"{before} -> {after}"), mark)
         if f.replaces and (fixed := type_.replace_on.get(f.path)) is not None:
-            yield line(_INDENT, Span(f"{'':<28}   {fixed.why}; to avoid it: {fixed.avoid}", "dim"))
+            yield line(f"{_INDENT}  ", Span(f"{fixed.why}. To avoid it: {fixed.avoid}.", "dim"))
 
 
 def _holds(held: Contents) -> str:

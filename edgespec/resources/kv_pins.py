@@ -8,13 +8,14 @@ from edgespec.resources.base import DesiredResource, Fixed, Ref, ReplaceOrder, R
 from edgespec.resources.canonical import SET
 from edgespec.spec.models import EdgeModel
 
-_NOTHING_LOST = "nothing to avoid: the new keys are written first, and those that both have stay"
-
 TYPE = ResourceType(
     "kv_pins",
     replace_on={
-        "artifact": Fixed("another artifact has other keys", _NOTHING_LOST),
-        "files": Fixed("other files have other keys", _NOTHING_LOST),
+        "artifact": Fixed(
+            "another artifact has other keys; those that both have stay, the new ones are written first",
+            "keep the model, its pipeline and the versions of the tools",
+        ),
+        "files": Fixed("other files have other keys; the new ones are written first", "keep `pin` as it is"),
         "namespace_id": Fixed("keys do not move between namespaces", "keep the environment's namespace"),
     },
     replace_order=ReplaceOrder.CREATE_FIRST,

@@ -18,8 +18,8 @@ TYPE = ResourceType(
     "weights",
     replace_on={
         "artifact": Fixed(
-            "another artifact is another set of objects",
-            "nothing to avoid: chunks that both have are not sent again, and the old ones go when traffic has moved",
+            "another artifact is another set of objects; those that both have stay, the others go after the traffic",
+            "keep the model, its pipeline and the versions of the tools",
         ),
         "bucket": Fixed("objects do not move between buckets", "keep the shard's location or jurisdiction"),
         "jurisdiction": Fixed("objects do not move between jurisdictions", "keep the shard's jurisdiction"),

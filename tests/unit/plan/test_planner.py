@@ -95,7 +95,7 @@ def test_an_interrupted_delete_that_went_through_is_no_loss() -> None:
     store.text = text
     made = plan(world, store, [spec("alpha", cache=MEMORY)])
     reasons = {str(c.key): c.reason for c in made.changes if c.action is Action.CREATE}
-    assert state.records and reasons["r2_bucket/shop-local-auto"] is Reason.NONE
+    assert state.records and reasons["r2_bucket/shop-local-auto"] is Reason.NEW
 
 
 def test_a_changed_reading_of_the_location_is_no_change() -> None:
