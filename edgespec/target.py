@@ -9,8 +9,9 @@ from edgespec import assets
 from edgespec.build.cache import default_cache_dir
 from edgespec.build.remote import RemoteCache
 from edgespec.diagnostics import EdgespecError, error
-from edgespec.providers.cloudflare.account import Account, Endpoints, missing_token
+from edgespec.providers.cloudflare.account import TOKEN, Account, Endpoints, missing_token
 from edgespec.providers.cloudflare.remote_cache import R2Store
+from edgespec.secret import Secret
 from edgespec.spec.models import LocalTarget, SharedCache
 from edgespec.spec.variables import STAND_IN
 from edgespec.workspace import STATE_DIR, Workspace
@@ -44,14 +45,15 @@ def account_of(workspace: Workspace, environment: str, environ: Mapping[str, str
     target = workspace.project.environments[environment].target
     if isinstance(target, LocalTarget):
         endpoint = local_edge_of(workspace, environment, environ, say).ensure()
-        return Account(Endpoints(endpoint.account_id, endpoint.api_base_url, endpoint.api_token, endpoint.s3_base_url))
-    token = environ.get("CLOUDFLARE_API_TOKEN")
+        found = Endpoints(endpoint.account_id, endpoint.api_base_url, endpoint.api_token, endpoint.s3_base_url)
+        return Account(found, say=say)
+    token = Secret(TOKEN, environ.get(TOKEN, ""))
     if not token:
         raise missing_token()
     if target.account == STAND_IN:
         detail = f"`account` of the environment {environment} is a variable that is not set."
         raise EdgespecError(error("ES121", "Variable is not set", detail))
-    return Account(Endpoints(target.account, target.api_base_url, token, target.s3_base_url))
+    return Account(Endpoints(target.account, target.api_base_url, token, target.s3_base_url), say=say)
 
 
 def shared_cache_of(workspace: Workspace, environ: Mapping[str, str], say: Say) -> RemoteCache | None:

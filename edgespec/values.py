@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final, TypeAlias, Union
 
+from edgespec.secret import Secret, written
+
 
 class Unknown(Enum):
     """A value that only an apply can tell."""
@@ -19,7 +21,7 @@ class Unknown(Enum):
 
 
 UNKNOWN: Final = Unknown.UNKNOWN
-Scalar: TypeAlias = bool | int | float | str | Unknown | None
+Scalar: TypeAlias = bool | int | float | str | Secret | Unknown | None
 Value: TypeAlias = Union[Scalar, "list[Value]", "dict[str, Value]"]
 Inputs: TypeAlias = Mapping[str, Value]
 Outputs: TypeAlias = Mapping[str, Value]
@@ -37,8 +39,11 @@ def is_known(value: object) -> bool:
 
 
 def canonical_json(value: object) -> str:
-    """One text for one value: sorted keys, no spaces, UTF-8, no NaN. Raises TypeError on UNKNOWN."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    """One text for one value: sorted keys, no spaces, UTF-8, no NaN; a secret by its digest. Raises TypeError on
+    UNKNOWN."""
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=written
+    )
 
 
 def sha256_hex(data: bytes) -> str:

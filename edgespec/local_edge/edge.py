@@ -23,6 +23,7 @@ from edgespec.local_edge.install import installed
 from edgespec.local_edge.lockfile import locked
 from edgespec.local_edge.node import find_node
 from edgespec.local_edge.processes import is_running, started_at, stop, wait_gone
+from edgespec.secret import Secret
 
 HOST = "127.0.0.1"
 LOG_BYTES = 5 * 1024 * 1024
@@ -32,14 +33,14 @@ STOP_S = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a running edge answers, and what opens it. The token and the keys never show in a repr."""
+    """Where a running edge answers, and what opens it."""
 
     base_url: str
     account_id: str
     port: int
-    api_token: str = field(repr=False)
+    api_token: Secret
     access_key_id: str = field(repr=False)
-    secret_access_key: str = field(repr=False)
+    secret_access_key: Secret
 
     @property
     def api_base_url(self) -> str:
@@ -284,9 +285,9 @@ def _endpoint(credentials: dict[str, Any], port: int) -> Endpoint:
         base_url=f"http://{HOST}:{port}",
         account_id=str(credentials["account_id"]),
         port=port,
-        api_token=str(credentials["api_token"]),
+        api_token=Secret("of the local edge", str(credentials["api_token"])),
         access_key_id=str(credentials["access_key_id"]),
-        secret_access_key=str(credentials["secret_access_key"]),
+        secret_access_key=Secret("of the local edge (as R2's key)", str(credentials["secret_access_key"])),
     )
 
 

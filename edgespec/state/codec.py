@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from edgespec.address import Address
 from edgespec.diagnostics import EdgespecError, error
+from edgespec.secret import MARK, unsealed, written
 from edgespec.state.model import Key, ResourceRecord, State, Status
 
 FORMAT: Final = "edgespec.state/v2"
@@ -61,8 +62,8 @@ def encode(state: State) -> str:
 
 
 def to_json(value: Any) -> str:
-    """Raises on what JSON cannot hold."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    """Raises on what JSON cannot hold; of a secret it holds the name and the digest."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, default=written)
 
 
 def record_document(key: Key, record: ResourceRecord) -> dict[str, Any]:
@@ -82,7 +83,8 @@ def record_document(key: Key, record: ResourceRecord) -> dict[str, Any]:
 def parse(data: bytes | str, where: str) -> State:
     """The state that `data` holds; raises, naming `where`, when it cannot be trusted."""
     try:
-        document = json.loads(data if isinstance(data, str) else data.decode("utf-8"))
+        text = data if isinstance(data, str) else data.decode("utf-8")
+        document = json.loads(text)
     except json.JSONDecodeError as e:
         raise unreadable(f"{where}:{e.lineno}:{e.colno}: {e.msg}.") from e
     except UnicodeDecodeError as e:
@@ -92,7 +94,7 @@ def parse(data: bytes | str, where: str) -> State:
         StateDocument.model_validate(document)
     except ValidationError as e:
         raise unreadable(f"{where}: {first_fault(e)}.") from e
-    return decode(document, where)
+    return decode(unsealed(document) if MARK in text else document, where)
 
 
 def unreadable(detail: str) -> EdgespecError:

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from edgespec.address import Address
+from edgespec.secret import MARK, unsealed
 from edgespec.state.codec import (
     AddressText,
     RecordDocument,
@@ -144,6 +145,8 @@ def _decode(body: bytes, where: str) -> Entry:
         EntryDocument.model_validate(document)
     except ValidationError as e:
         raise unreadable(f"{where}: {first_fault(e)}.") from e
+    if MARK.encode() in body:
+        document = unsealed(document)
     changes = tuple(_decode_change(c) for c in document["changes"])
     return Entry(document["lineage"], document["serial"], changes, document["lease"])
 

@@ -26,7 +26,7 @@ def test_the_cloudflare_target_deploys_through_the_same_code(project: TinyProjec
     with pytest.raises(EdgespecError) as refused:
         project.plan()
     assert "wrong" not in str(refused.value).replace("wrong account", "")
-    project.environ["CLOUDFLARE_API_TOKEN"] = endpoint.api_token
+    project.environ["CLOUDFLARE_API_TOKEN"] = endpoint.api_token.reveal()
     regions = {
         "default": "world",
         "shards": {"world": {}, "eu": {"jurisdiction": "eu", "match": {"continents": ["EU"]}}},
@@ -36,8 +36,8 @@ def test_the_cloudflare_target_deploys_through_the_same_code(project: TinyProjec
     assert all(c.action is Action.NOOP for c in project.plan().plan.changes)
     assert project.infer("tiny", "refund my money please")[0]["label"] == "refund"
     state_text = project.session().workspace.state_path.read_text()
-    assert endpoint.api_token not in state_text
-    assert endpoint.secret_access_key not in state_text
+    assert endpoint.api_token.reveal() not in state_text
+    assert endpoint.secret_access_key.reveal() not in state_text
 
 
 def test_a_variable_in_the_target_must_be_set_only_where_it_is_used(project: TinyProject) -> None:

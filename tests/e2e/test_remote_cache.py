@@ -17,6 +17,7 @@ from edgespec.diagnostics import Diagnostic, EdgespecError
 from edgespec.operations import Session
 from edgespec.providers.cloudflare.account import Account, Endpoints
 from edgespec.providers.cloudflare.remote_cache import R2Store, RemoteOpener
+from edgespec.secret import Secret
 from tests.e2e.conftest import TinyProject
 
 
@@ -120,8 +121,11 @@ def test_no_message_holds_a_credential(sharing: TinyProject, tmp_path: Path) -> 
     account = operations.connect(machine.session)
     endpoints = account.endpoints
     account.close()
-    wrong = Endpoints(endpoints.account_id, endpoints.api_base_url, "a-wrong-token", endpoints.s3_base_url)
-    nowhere = Endpoints(endpoints.account_id, "http://127.0.0.1:9/client/v4", "a-wrong-token", "http://127.0.0.1:9/s3")
+    wrong = Endpoints(
+        endpoints.account_id, endpoints.api_base_url, Secret("token", "a-wrong-token"), endpoints.s3_base_url
+    )
+    token = Secret("token", "a-wrong-token")
+    nowhere = Endpoints(endpoints.account_id, "http://127.0.0.1:9/client/v4", token, "http://127.0.0.1:9/s3")
     for given in (wrong, nowhere):
         found: list[Diagnostic] = []
         RemoteCache(R2Store(partial(Account, given), "some-bucket"), found.append).has([("export", "ab")])
@@ -130,7 +134,8 @@ def test_no_message_holds_a_credential(sharing: TinyProject, tmp_path: Path) -> 
 
 
 def test_a_remote_for_workers_carries_no_token_of_an_account() -> None:
-    real = RemoteOpener(Endpoints("ab" * 16, "https://api.cloudflare.com/client/v4", "secret-token"), "bucket")
+    token = Secret("token", "secret-token")
+    real = RemoteOpener(Endpoints("ab" * 16, "https://api.cloudflare.com/client/v4", token), "bucket")
     assert b"secret-token" not in pickle.dumps(real)
     assert pickle.loads(pickle.dumps(real)).bucket == "bucket"
 

@@ -41,7 +41,7 @@ class Clients:
 
     def api(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         """A plain call under the account, with the token."""
-        headers = {"authorization": f"Bearer {self.endpoint.api_token}", **arguments.pop("headers", {})}
+        headers = {"authorization": f"Bearer {self.endpoint.api_token.reveal()}", **arguments.pop("headers", {})}
         url = f"{self.endpoint.api_base_url}/accounts/{self.account}{path}"
         return self.http.request(method, url, headers=headers, **arguments)
 
@@ -76,7 +76,7 @@ def s3_client(endpoint: Endpoint, jurisdiction: str = "default", **changes: Any)
         endpoint_url=f"{endpoint.s3_base_url}/{jurisdiction}",
         region_name="auto",
         aws_access_key_id=changes.get("access_key_id", endpoint.access_key_id),
-        aws_secret_access_key=changes.get("secret_access_key", endpoint.secret_access_key),
+        aws_secret_access_key=changes.get("secret_access_key", endpoint.secret_access_key.reveal()),
         config=Config(
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
@@ -90,7 +90,7 @@ def s3_client(endpoint: Endpoint, jurisdiction: str = "default", **changes: Any)
 
 
 def connect(endpoint: Endpoint) -> Clients:
-    sdk = Cloudflare(api_token=endpoint.api_token, base_url=endpoint.api_base_url, max_retries=0)
+    sdk = Cloudflare(api_token=endpoint.api_token.reveal(), base_url=endpoint.api_base_url, max_retries=0)
     http = httpx.Client(trust_env=False, timeout=60)
     _opened.extend([sdk, http])
     return Clients(endpoint, sdk, http)

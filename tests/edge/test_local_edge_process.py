@@ -76,10 +76,10 @@ def test_credentials_are_private_kept_and_never_shown(make_edge: MakeEdge) -> No
     verified = clients.cloudflare.user.tokens.verify()
     assert verified is not None
     assert verified.id == endpoint.access_key_id
-    assert hashlib.sha256(endpoint.api_token.encode()).hexdigest() == endpoint.secret_access_key
+    assert hashlib.sha256(endpoint.api_token.reveal().encode()).hexdigest() == endpoint.secret_access_key.reveal()
     clients.get("/edge/status", headers={"authorization": "Bearer wrong-token-in-a-header"})
     clients.s3().list_buckets()
-    for secret in (endpoint.api_token, endpoint.secret_access_key, endpoint.access_key_id):
+    for secret in (endpoint.api_token.reveal(), endpoint.secret_access_key.reveal(), endpoint.access_key_id):
         assert len(secret) >= 32
         assert secret not in repr(endpoint)
         assert secret not in edge.log_path.read_text()
@@ -280,7 +280,7 @@ def test_shutdown_by_request(make_edge: MakeEdge) -> None:
     edge = make_edge()
     endpoint = edge.ensure()
     pid, started = record(edge)
-    headers = {"authorization": f"Bearer {endpoint.api_token}"}
+    headers = {"authorization": f"Bearer {endpoint.api_token.reveal()}"}
     assert httpx.post(f"{endpoint.base_url}/edge/shutdown", headers=headers, trust_env=False).status_code == 202
     assert wait_gone(pid, started, seconds=15)
     assert workerds(edge) == []
@@ -325,7 +325,7 @@ def test_everything_listens_on_loopback_only(make_edge: MakeEdge) -> None:
 def test_the_inspector_opens_only_when_asked(make_edge: MakeEdge, tmp_path: Path) -> None:
     edge = make_edge()
     clients: Clients = connect(edge.ensure())
-    headers = {"authorization": f"Bearer {clients.endpoint.api_token}"}
+    headers = {"authorization": f"Bearer {clients.endpoint.api_token.reveal()}"}
     assert clients.get("/edge/status", headers=headers).json()["inspector"] is None
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -209,7 +209,7 @@ def test_signatures_are_enforced(clients: Clients, bucket: str) -> None:
     assert clients.http.get(url).status_code == 404
     assert clients.http.get(url.replace("/k?", "/other?")).status_code == 403
     assert clients.http.get(url.replace("X-Amz-Expires=3600", "X-Amz-Expires=7200")).status_code == 403
-    bearer = {"authorization": f"Bearer {endpoint.api_token}"}
+    bearer = {"authorization": f"Bearer {endpoint.api_token.reveal()}"}
     assert clients.http.get(f"{endpoint.s3_base_url}/default/{bucket}", headers=bearer).status_code == 400
 
 

@@ -59,7 +59,7 @@ def wrangler(wrangler_home: Path, clients: Clients, tmp_path: Path) -> Wrangler:
         "WRANGLER_SEND_METRICS": "false",
         "WRANGLER_HIDE_BANNER": "true",
         "CLOUDFLARE_API_BASE_URL": clients.endpoint.api_base_url,
-        "CLOUDFLARE_API_TOKEN": clients.endpoint.api_token,
+        "CLOUDFLARE_API_TOKEN": clients.endpoint.api_token.reveal(),
         "CLOUDFLARE_ACCOUNT_ID": clients.account,
     }
 

@@ -7,18 +7,21 @@ import contextlib
 import hashlib
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from edgespec.address import Address
 from edgespec.diagnostics import EdgespecError, error
 from edgespec.providers.base import ProviderError, WrongAccountError
-from edgespec.providers.cloudflare.pace import Pace, Say, NotMadeError
+from edgespec.providers.cloudflare.pace import NotMadeError, Pace, Say
+from edgespec.secret import Secret, scrub_exception, scrub_logs
 
 if TYPE_CHECKING:
     from cloudflare import Cloudflare
 
+TOKEN: Final = "CLOUDFLARE_API_TOKEN"  # noqa: S105  # its name
+"""The environment variable that holds the API token."""
 TIMEOUT: Final = 120.0
 """Seconds for one API call; uploads of a few MB over a slow line fit."""
 UPLOADS: Final = 8
@@ -33,11 +36,11 @@ _DENIED: Final = frozenset({"AccessDenied", "Unauthorized", "InvalidAccessKeyId"
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Where an account's APIs are. Secrets never show in a repr."""
+    """Where an account's APIs are."""
 
     account_id: str
     api_base_url: str
-    token: str = field(repr=False)
+    token: Secret
     s3_base_url: str | None = None
     """`<this>/<jurisdiction>` for a stand-in; None for R2's own addresses."""
 
@@ -101,6 +104,7 @@ class Account:
             if repeatable not in self._clients:
                 from cloudflare import Cloudflare
 
+                scrub_logs()
                 from edgespec.providers.cloudflare.http import PacedClient
 
                 http = PacedClient(
@@ -111,7 +115,7 @@ class Account:
                     follow_redirects=True,
                 )
                 self._clients[repeatable] = Cloudflare(
-                    api_token=self.endpoints.token,
+                    api_token=self.endpoints.token.reveal(),
                     base_url=self.endpoints.api_base_url,
                     timeout=TIMEOUT,
                     max_retries=0,  # the client under it knows which calls may be made again
@@ -137,7 +141,8 @@ class Account:
     def _s3_client(self, jurisdiction: str) -> Any:
         from edgespec.providers.cloudflare.s3 import s3_client
 
-        secret = hashlib.sha256(self.endpoints.token.encode()).hexdigest()
+        token = self.endpoints.token
+        secret = token.derive("as R2's key", hashlib.sha256(token.reveal().encode()).hexdigest())
         return s3_client(self.endpoints.s3(jurisdiction), self._token_id(), secret, self.s3_pace)
 
     def _token_id(self) -> str:
@@ -175,8 +180,8 @@ class Doing:
 
 @contextlib.contextmanager
 def api_errors(address: Address, doing: str) -> Iterator[Doing]:
-    """Turn what the SDKs raise into `ProviderError`s that say what, why and what to do. No error carries a secret:
-    only the API's own code and message are shown."""
+    """Turn what the SDKs raise into `ProviderError`s that say what, why and what to do. Neither these nor what they
+    come from, which a traceback shows, hold the text of a secret."""
     import cloudflare
     from boto3.exceptions import Boto3Error
     from botocore.exceptions import BotoCoreError, ClientError
@@ -184,7 +189,8 @@ def api_errors(address: Address, doing: str) -> Iterator[Doing]:
 
     call, what = Doing(), f"{doing} failed"
     try:
-        yield call
+        with _scrubbed():
+            yield call
     except cloudflare.APIStatusError as e:
         said = "; ".join(f"{d.message} (code {d.code})" for d in e.errors) or f"HTTP {e.status_code}"
         nothing_done = not call.begun and 400 <= e.status_code < 500 and e.status_code not in _MAYBE_DONE
@@ -207,6 +213,15 @@ def api_errors(address: Address, doing: str) -> Iterator[Doing]:
         raise ProviderError(address, what, f"{e}. Run apply again: it goes on from here.") from e
     except ResponseParserError as e:
         raise ProviderError(address, what, "R2's answer is not whole. Run apply again: it goes on from here.") from e
+
+
+@contextlib.contextmanager
+def _scrubbed() -> Iterator[None]:
+    try:
+        yield
+    except Exception as e:
+        scrub_exception(e)
+        raise
 
 
 def _stopped(address: Address, what: str, call: Doing) -> ProviderError:

@@ -19,9 +19,10 @@ from edgespec.address import Address
 from edgespec.build.remote import RemoteCache, RemoteError
 from edgespec.diagnostics import EdgespecError
 from edgespec.providers.base import AlreadyExistsError
-from edgespec.providers.cloudflare.account import Account, Endpoints, missing_token
+from edgespec.providers.cloudflare.account import TOKEN, Account, Endpoints, missing_token
 from edgespec.providers.cloudflare.live import Live
 from edgespec.providers.cloudflare.r2_bucket import R2BucketProvider
+from edgespec.secret import Secret
 
 JURISDICTION: Final = "default"
 _SINGLE_PUT: Final = 4 * 2**30
@@ -156,19 +157,22 @@ class RemoteOpener:
     endpoints: Endpoints
     bucket: str
 
-    def __getstate__(self) -> tuple[Endpoints, str]:
-        kept = self.endpoints if self.endpoints.is_loopback else replace(self.endpoints, token="")
-        return kept, self.bucket
+    def __getstate__(self) -> tuple[str, str, str | None, str, str]:
+        e = self.endpoints
+        token = e.token.reveal() if e.is_loopback else ""
+        return e.account_id, e.api_base_url, e.s3_base_url, token, self.bucket
 
-    def __setstate__(self, state: tuple[Endpoints, str]) -> None:
-        object.__setattr__(self, "endpoints", state[0])
-        object.__setattr__(self, "bucket", state[1])
+    def __setstate__(self, state: tuple[str, str, str | None, str, str]) -> None:
+        account_id, api_base_url, s3_base_url, token, bucket = state
+        endpoints = Endpoints(account_id, api_base_url, Secret(TOKEN, token), s3_base_url)
+        object.__setattr__(self, "endpoints", endpoints)
+        object.__setattr__(self, "bucket", bucket)
 
     def __call__(self) -> RemoteCache:
         return RemoteCache(R2Store(self._account, self.bucket), lambda found: print(found, file=sys.stderr))
 
     def _account(self) -> Account:
-        token = self.endpoints.token or os.environ.get("CLOUDFLARE_API_TOKEN")
+        token = self.endpoints.token or Secret(TOKEN, os.environ.get(TOKEN, ""))
         if not token:
             raise missing_token()
         return Account(replace(self.endpoints, token=token))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from edgespec.providers.cloudflare.pace import Pace, Patience, retry_after
+from edgespec.secret import Secret
 
 CONNECT_TIMEOUT: Final = 15.0
 """Seconds until an address counts as one that does not answer."""
@@ -15,7 +16,7 @@ _TOO_MANY: Final = 429
 _SERVER: Final = 500
 
 
-def s3_client(endpoint: str, access_key: str, secret: str, pace: Pace) -> Any:
+def s3_client(endpoint: str, access_key: str, secret: Secret, pace: Pace) -> Any:
     import boto3
     from botocore.config import Config
     from botocore.handlers import add_expect_header
@@ -34,7 +35,7 @@ def s3_client(endpoint: str, access_key: str, secret: str, pace: Pace) -> Any:
         region_name="auto",
         endpoint_url=endpoint,
         aws_access_key_id=access_key,
-        aws_secret_access_key=secret,
+        aws_secret_access_key=secret.reveal(),
         config=config,
     )
     # boto3 would wait a second for a `100 Continue` that R2 does not send.
