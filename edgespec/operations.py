@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 from edgespec import assets
 from edgespec.address import Address
 from edgespec.apply.applier import apply as run_steps
+from edgespec.apply.interrupt import stoppable
 from edgespec.apply.refresh import refresh
+from edgespec.apply.schedule import PARALLELISM
 from edgespec.benchmark import records
 from edgespec.build.cache import Cache, default_cache_dir
 from edgespec.build.data import read_examples
@@ -356,6 +358,7 @@ def apply(
     request: Request | None = None,
     approve: Callable[[Planned], bool],
     on_event: OnEvent,
+    parallelism: int = PARALLELISM,
 ) -> Applied:
     """Plan, ask, carry out; the lock is held from before the plan to the end. With `saved`, only just that plan."""
     request = plan_file.request_of(saved) if saved else request or Request(names, destroy, allow_destroy=allow_destroy)
@@ -381,13 +384,17 @@ def apply(
         planned.live.forget()
         lineage = planned.stored.lineage or str(uuid.uuid4())
         base = replace(planned.plan.refreshed, lineage=lineage)
-        result = run_steps(
-            replace(planned.plan, refreshed=base),
-            replace(planned.stored, lineage=lineage),
-            planned.providers,
-            store,
-            on_event,
-        )
+        with stoppable(session.say) as stop:
+            planned.account.stop_with(stop)
+            result = run_steps(
+                replace(planned.plan, refreshed=base),
+                replace(planned.stored, lineage=lineage),
+                planned.providers,
+                store,
+                on_event,
+                parallelism=parallelism,
+                stop=stop,
+            )
     return Applied(planned, result)
 
 

@@ -3,20 +3,32 @@ whatever kills the process leaves a state from which the next apply converges (s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import queue
+import secrets
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from edgespec.address import Address
-from edgespec.diagnostics import Diagnostic, Diagnostics, EdgespecError, error
-from edgespec.plan.events import ApplyResult, OnEvent, Outcome, StepFinished, StepProgress, StepStarted
-from edgespec.plan.model import Action, Plan, Step, StepId, StepKind
-from edgespec.providers.base import Progress, Provider, ProviderError
+from edgespec.apply.schedule import PARALLELISM, Schedule
+from edgespec.diagnostics import Diagnostic, Diagnostics, EdgespecError, error, warning
+from edgespec.plan.events import ApplyResult, Event, OnEvent, Outcome, StepFinished, StepProgress, StepStarted
+from edgespec.plan.model import Action, Plan, StepId, StepKind
+from edgespec.providers.base import Progress, Provider, ProviderError, StoppedError
 from edgespec.resources.base import DesiredResource, Ref, Verdict
 from edgespec.state.journal import Drop, Mutation, Put
 from edgespec.state.model import Key, ResourceRecord, State, Status
 from edgespec.state.working import WorkingState
+from edgespec.stores.base import StoreError
 from edgespec.values import Inputs, Outputs, Value, is_known
+
+_LISTED: Final = 8
+"""Steps that are named when a run was told to stop."""
+_LISTEN_S: Final = 0.5
+"""How often the thread that runs the steps looks for signals: another thread may have been given them."""
+_NO_REASON: Final = Diagnostics()
+_WELL: Final = frozenset({Outcome.DONE, Outcome.UNCHANGED})
 
 
 class Saver(Protocol):
@@ -37,16 +49,34 @@ def check_fresh(plan: Plan, stored: State) -> None:
         raise EdgespecError(error("ES302", "The plan is stale", detail))
 
 
-def apply(plan: Plan, stored: State, providers: Mapping[str, Provider], store: Saver, on_event: OnEvent) -> ApplyResult:
-    """Run every step whose needs are met. A failed step skips only what needs it. The caller holds the lock."""
+def new_nonce() -> str:
+    return secrets.token_hex(8)
+
+
+def apply(
+    plan: Plan,
+    stored: State,
+    providers: Mapping[str, Provider],
+    store: Saver,
+    on_event: OnEvent,
+    *,
+    parallelism: int = PARALLELISM,
+    stop: threading.Event | None = None,
+    nonce: Callable[[], str] = new_nonce,
+) -> ApplyResult:
+    """Run every step whose needs are met, up to `parallelism` at once. A failed step skips only what needs it. The
+    caller holds the lock.
+
+    Once `stop` is set, no step starts; those that run come to their end, or are given up where that is safe. An
+    exception that is no EdgespecError, KeyboardInterrupt in this thread included, ends the run at once: steps that
+    still run write nothing to state any more, and what they were about is there as an intent."""
     check_fresh(plan, stored)
     state = plan.refreshed
     if not stored.same_records(state) or plan.steps:
         state = store.save(_with_owners(state, plan))
-    run = _Run(plan, providers, store, on_event, WorkingState(state))
-    for step in plan.steps:
-        run.step(step)
-    return ApplyResult(run.state.freeze(), run.outcomes, Diagnostics(tuple(run.found)))
+    run = _Run(plan, providers, store, on_event, WorkingState(state), stop or threading.Event(), nonce)
+    run.steps(parallelism)
+    return ApplyResult(run.state.freeze(), run.outcomes, Diagnostics(tuple(run.found)), run.interrupted)
 
 
 def _with_owners(state: State, plan: Plan) -> State:
@@ -59,8 +89,14 @@ def _with_owners(state: State, plan: Plan) -> State:
         record = state.get(address)
         if record is not None:
             depends_on = resource.needs if address in right else record.depends_on
-            records[Key(address)] = replace(record, owners=resource.owners, depends_on=depends_on)
+            records[Key(address)] = replace(
+                record, owners=resource.owners, depends_on=depends_on, protected=resource.protected
+            )
     return replace(state, records=records)
+
+
+class _OverError(BaseException):
+    """The run has ended while a step of it was still running: the step ends without a word."""
 
 
 @dataclass(slots=True)
@@ -71,28 +107,105 @@ class _Run:
     on_event: OnEvent
     state: WorkingState
     """What is written; only `_record` changes it."""
+    stop: threading.Event
+    nonce: Callable[[], str]
     outcomes: dict[StepId, Outcome] = field(default_factory=dict)
     found: list[Diagnostic] = field(default_factory=list)
+    interrupted: bool = False
+    broken: bool = False
+    """State cannot be written any more."""
     deposed: dict[Address, Key] = field(default_factory=dict)
     """Where this run pushed the old object of a create-first replacement."""
+    over: bool = False
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held for a write of state, whose order is the order of the writes, and while an event is told."""
 
-    def step(self, step: Step) -> None:
-        if any(self.outcomes.get(n) in (Outcome.FAILED, Outcome.SKIPPED) for n in step.needs):
-            self.outcomes[step.id] = Outcome.SKIPPED
-            self.on_event(StepFinished(step.id, Outcome.SKIPPED))
-            return
-        self.on_event(StepStarted(step.id))
+    @property
+    def halted(self) -> bool:
+        return self.broken or self.stop.is_set()
+
+    def steps(self, parallelism: int) -> None:
+        """Start steps as their needs are done, until none is left to start and none runs."""
+        schedule = Schedule(self.plan.steps, parallelism)
+        todo: queue.SimpleQueue[StepId | None] = queue.SimpleQueue()
+        done: queue.SimpleQueue[tuple[StepId, Outcome | BaseException]] = queue.SimpleQueue()
+        started = 0
         try:
-            outcome = self._call(step.id)
+            while True:
+                for step in schedule.start() if not self.halted else ():
+                    if started < schedule.running:
+                        # Daemons: a run that is ended at once does not wait for an answer from the other side.
+                        threading.Thread(target=self._work, args=(todo, done), daemon=True).start()
+                        started += 1
+                    todo.put(step)
+                if not schedule.running:
+                    break
+                try:
+                    step, outcome = done.get(timeout=_LISTEN_S)
+                except queue.Empty:
+                    continue
+                if isinstance(outcome, BaseException):
+                    raise outcome
+                for skipped in schedule.finished(step, outcome):
+                    if outcome is not Outcome.LEFT:
+                        self._end(skipped, Outcome.SKIPPED)
+        finally:
+            with self.lock:
+                self.over = True
+            for _ in range(started):
+                todo.put(None)
+        self._leave()
+
+    def _leave(self) -> None:
+        """Say what a run that was told to stop leaves to the next."""
+        left = [s.id for s in self.plan.steps if self.outcomes.get(s.id, Outcome.LEFT) is Outcome.LEFT]
+        self.outcomes.update(dict.fromkeys(left, Outcome.LEFT))
+        self.interrupted = bool(left) and not self.broken
+        if left:
+            listed = ", ".join(f"{s.kind} {s.key}" for s in left[:_LISTED])
+            more = f" and {len(left) - _LISTED} more" if len(left) > _LISTED else ""
+            detail = (
+                f"What was done is in state. Left to do, {len(left)} of {len(self.plan.steps)} steps: {listed}{more}. "
+                "Run apply again: it goes on from here."
+            )
+            self.found.append(warning("ES309", "Stopped", detail))
+
+    def _work(
+        self,
+        todo: queue.SimpleQueue[StepId | None],
+        done: queue.SimpleQueue[tuple[StepId, Outcome | BaseException]],
+    ) -> None:
+        while (step := todo.get()) is not None:
+            try:
+                done.put((step, self._step(step)))
+            except BaseException as e:  # noqa: BLE001  # it is raised in the thread that runs the steps
+                done.put((step, e))
+
+    def _step(self, step: StepId) -> Outcome:
+        self._tell(StepStarted(step))
+        try:
+            outcome = self._call(step)
+        except StoppedError:
+            return self._end(step, Outcome.LEFT)
+        except StoreError as e:
+            self.broken = True  # nothing may be changed that cannot be written down
+            return self._end(step, Outcome.FAILED, e.diagnostics)
         except EdgespecError as e:
-            outcome = Outcome.FAILED
-            self.found += e.diagnostics
-            self.outcomes[step.id] = outcome
-            self.on_event(StepFinished(step.id, outcome, None, e.diagnostics))
-            return
-        self.outcomes[step.id] = outcome
-        record = self.state.records.get(step.id.key)
-        self.on_event(StepFinished(step.id, outcome, record.outputs if record else None))
+            return self._end(step, Outcome.FAILED, e.diagnostics)
+        return self._end(step, outcome)
+
+    def _end(self, step: StepId, outcome: Outcome, why: Diagnostics = _NO_REASON) -> Outcome:
+        with self.lock:
+            self.outcomes[step] = outcome
+            self.found += why
+        record = self.state.records.get(step.key) if outcome in _WELL else None
+        self._tell(StepFinished(step, outcome, record.outputs if record else None, why))
+        return outcome
+
+    def _tell(self, event: Event) -> None:
+        with self.lock:
+            if not self.over:
+                self.on_event(event)
 
     def _call(self, step: StepId) -> Outcome:
         if step.kind is StepKind.DELETE:
@@ -121,10 +234,19 @@ class _Run:
                 return self._update(step, resource, inputs)  # the build gave what is there: nothing to replace
             self.deposed[address] = self.state.free_key(address)
             aside = [Put(current, self.deposed[address].deposed)]
-        record = ResourceRecord(address, _settled(inputs, {}), {}, resource.needs, resource.owners, Status.CREATING)
+        record = ResourceRecord(
+            address,
+            _settled(inputs, {}),
+            {},
+            resource.needs,
+            resource.owners,
+            Status.CREATING,
+            resource.protected,
+            self.nonce(),
+        )
         self._record(*aside, Put(record))
         try:
-            outputs = self._provider(address).create(address, inputs, self._progress(step))
+            outputs = self._provider(address).create(address, inputs, self._progress(step), record.nonce)
         except ProviderError as e:
             if e.nothing_done:
                 self._withdraw(address)
@@ -145,7 +267,9 @@ class _Run:
         found = self._provider(address).find(address, inputs)
         if found is None:
             return self._create(step, resource, inputs)
-        record = ResourceRecord(address, found.inputs, found.outputs, resource.needs, resource.owners)
+        record = ResourceRecord(
+            address, found.inputs, found.outputs, resource.needs, resource.owners, protected=resource.protected
+        )
         self._record(Put(record))
         if resource.type.diff(found.inputs, inputs).verdict is Verdict.SAME:
             return Outcome.DONE
@@ -183,14 +307,22 @@ class _Run:
         return Outcome.DONE
 
     def _record(self, *changes: Mutation) -> None:
-        """Written first, true afterwards."""
-        self.state.advance(self.store.record(*changes), changes)
+        """Written first, true afterwards; one write after the other, whichever threads they come from."""
+        with self.lock:
+            if self.over:
+                raise _OverError
+            self.state.advance(self.store.record(*changes), changes)
 
     def _provider(self, address: Address) -> Provider:
         return self.providers[address.type]
 
     def _progress(self, step: StepId) -> Progress:
-        return lambda message, fraction: self.on_event(StepProgress(step, message, fraction))
+        def tell(message: str, fraction: float | None) -> None:
+            if self.halted:
+                raise StoppedError(step.key.address)
+            self._tell(StepProgress(step, message, fraction))
+
+        return tell
 
 
 def _settled(inputs: Inputs, outputs: Outputs) -> Inputs:

@@ -17,6 +17,8 @@ GRACE: Final = 5.0
 """Seconds between SIGINT, SIGTERM and SIGKILL."""
 _READ: Final = 65536
 _POLL: Final = 0.5
+_GROUPS: Final[set[int]] = set()
+"""Of the tools that run now."""
 _LINE_END: Final = re.compile(rb"[\r\n]+")
 _LONGEST: Final = 1 << 20
 """Bytes of a line that never ends, after which it is cut."""
@@ -47,6 +49,7 @@ def run_tool(
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+        _GROUPS.add(process.pid)
         try:
             _stream(process, sink, on_line)
             code = process.wait()
@@ -55,6 +58,7 @@ def run_tool(
             raise
         finally:
             _signal(process.pid, signal.SIGKILL)  # what the tool itself left behind
+            _GROUPS.discard(process.pid)
             if process.stdout is not None:
                 process.stdout.close()
     return code
@@ -103,6 +107,12 @@ def stop_group(process: subprocess.Popen[bytes], grace: float = GRACE) -> None:
         pass
     _signal(process.pid, signal.SIGKILL)
     process.wait()
+
+
+def end_all() -> None:
+    """Kill every tool that runs, for a process that ends without coming back to those that wait for them."""
+    for group in tuple(_GROUPS):
+        _signal(group, signal.SIGKILL)
 
 
 def _ended(process: subprocess.Popen[bytes], grace: float) -> bool:

@@ -10,7 +10,14 @@ from typing import Any
 import click
 
 from edgespec import assets, operations
-from edgespec.cli.options import environment_option, json_option, request_of, request_options, session_of
+from edgespec.cli.options import (
+    environment_option,
+    json_option,
+    parallelism_option,
+    request_of,
+    request_options,
+    session_of,
+)
 from edgespec.cli.output import ApplyProgress, print_diagnostics, print_json, print_lines
 from edgespec.diagnostics import EdgespecError, error
 from edgespec.plan.file import FORMAT, OLDER, stale
@@ -26,6 +33,7 @@ from edgespec.render.apply import to_json, totals
 @click.option("--auto-approve", is_flag=True, help="Do not ask.")
 @click.option("--adopt", is_flag=True, help="Take over objects that exist under our names but are not in state.")
 @request_options
+@parallelism_option
 @json_option
 @click.pass_context
 def command(
@@ -35,6 +43,7 @@ def command(
     environment: str | None,
     auto_approve: bool,
     adopt: bool,
+    parallelism: int,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -48,7 +57,15 @@ def command(
         names = ()
     session = session_of(ctx, environment)
     request = request_of(names, destroy=False, **options)
-    run(session, request, saved=saved, adopt=adopt, auto_approve=auto_approve, as_json=as_json)
+    run(
+        session,
+        request,
+        saved=saved,
+        adopt=adopt,
+        auto_approve=auto_approve,
+        parallelism=parallelism,
+        as_json=as_json,
+    )
 
 
 def run(
@@ -58,6 +75,7 @@ def run(
     saved: dict[str, Any] | None,
     adopt: bool,
     auto_approve: bool,
+    parallelism: int,
     as_json: bool,
 ) -> None:
     """Apply and report; ends the process with the exit code."""
@@ -77,7 +95,13 @@ def run(
 
     with ApplyProgress() as on_event:
         applied = operations.apply(
-            session, request=request, saved=saved, adopt=adopt, approve=approve, on_event=on_event
+            session,
+            request=request,
+            saved=saved,
+            adopt=adopt,
+            approve=approve,
+            on_event=on_event,
+            parallelism=parallelism,
         )
     result = applied.result
     if result is not None:
@@ -90,6 +114,8 @@ def run(
         click.echo("Nothing was changed.")
     else:
         print_lines(totals(result))
+    if result is not None and result.interrupted:
+        sys.exit(130)
     sys.exit(1 if result is not None and result.diagnostics.has_errors else 0)
 
 

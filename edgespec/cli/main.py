@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 import click
 
@@ -85,7 +86,7 @@ def main() -> None:
         sys.exit(e.exit_code if not isinstance(e, click.UsageError) else 1)
     except (click.Abort, KeyboardInterrupt):
         click.echo("\nInterrupted. What was done is in state; run the command again to go on.", err=True)
-        sys.exit(130)
+        _leave(130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
@@ -93,6 +94,22 @@ def main() -> None:
         _report_bug(e)
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _leave(code: int) -> NoReturn:
+    """End at once: steps of an apply that still wait for an answer must not keep the process, nor may their tools
+    outlive it."""
+    import threading
+
+    if threading.active_count() == 1:
+        sys.exit(code)
+    tools = sys.modules.get("edgespec.build.process")
+    if tools is not None:
+        tools.end_all()
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
 
 
 def _report_bug(e: Exception) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from edgespec.address import Address
+from edgespec.apply.schedule import PARALLELISM
 from edgespec.cli.output import say
 from edgespec.diagnostics import EdgespecError, error
 from edgespec.operations import Session, open_session
@@ -25,6 +26,16 @@ def environment_option(function: F) -> F:
 
 def json_option(function: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")(function)
+
+
+def parallelism_option(function: F) -> F:
+    return click.option(
+        "--parallelism",
+        type=click.IntRange(1, 64),
+        default=PARALLELISM,
+        show_default=True,
+        help="Steps at once; models are built one at a time.",
+    )(function)
 
 
 _REQUEST: Final = (

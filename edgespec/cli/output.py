@@ -68,9 +68,9 @@ class ApplyProgress:
 
     def __init__(self) -> None:
         self._started: dict[StepId, float] = {}
-        self._said = 0.0
+        self._said: dict[StepId, float] = {}
         self._bar: Progress | None = None
-        self._task: TaskID | None = None
+        self._tasks: dict[StepId, TaskID] = {}
 
     def __enter__(self) -> ApplyProgress:
         return self
@@ -92,27 +92,28 @@ class ApplyProgress:
     def _start(self, step: StepId, now: float) -> None:
         verb = _VERBS[step.kind][0]
         if not coloured(sys.stderr):
-            self._said = now
+            self._said[step] = now
             click.echo(f"{step.key}: {verb} ...", err=True)
             return
         if self._bar is None:
             self._bar = _live_bar()
-        self._task = self._bar.add_task(f"{step.key}: {verb}", total=None)
+        self._tasks[step] = self._bar.add_task(f"{step.key}: {verb}", total=None)
 
     def _advance(self, event: StepProgress, now: float) -> None:
-        if self._bar is not None and self._task is not None:
+        task = self._tasks.get(event.step)
+        if self._bar is not None and task is not None:
             total = None if event.fraction is None else 1.0
             text = f"{event.step.key}: {event.message}"
-            self._bar.update(self._task, description=text, total=total, completed=event.fraction or 0.0)
-        elif now - self._said >= _QUIET_S:
-            self._said = now
+            self._bar.update(task, description=text, total=total, completed=event.fraction or 0.0)
+        elif now - self._said.get(event.step, 0.0) >= _QUIET_S:
+            self._said[event.step] = now
             percent = f" ({event.fraction:.0%})" if event.fraction is not None else ""
             click.echo(f"{event.step.key}: {event.message}{percent}", err=True)
 
     def _finish(self, event: StepFinished, seconds: float) -> None:
-        if self._bar is not None and self._task is not None:
-            self._bar.remove_task(self._task)
-            self._task = None
+        task = self._tasks.pop(event.step, None)
+        if self._bar is not None and task is not None:
+            self._bar.remove_task(task)
             self._bar.refresh()
         took = f" in {seconds:.1f} s" if seconds >= 0.1 else ""
         words, colour = {
@@ -120,6 +121,7 @@ class ApplyProgress:
             Outcome.UNCHANGED: ("as it was" + took, "green"),
             Outcome.FAILED: ("failed" + took, "red"),
             Outcome.SKIPPED: ("skipped: something it needs failed", "yellow"),
+            Outcome.LEFT: ("given up" + took + ": the next apply goes on with it", "yellow"),
         }[event.outcome]
         self._print(f"{event.step.key}: ", words, colour)
         metrics: Any = (event.outputs or {}).get("metrics")

@@ -18,6 +18,8 @@ class Outcome(StrEnum):
     UNCHANGED = "unchanged"
     FAILED = "failed"
     SKIPPED = "skipped"
+    LEFT = "left"
+    """Not started, or given up, since the run was told to stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ class ApplyResult:
     state: State
     outcomes: Mapping[StepId, Outcome]
     diagnostics: Diagnostics = Diagnostics()
+    interrupted: bool = False
+    """The run was told to stop, and left steps to the next."""
 
     def count(self, *outcomes: Outcome) -> int:
         return sum(o in outcomes for o in self.outcomes.values())

@@ -208,7 +208,7 @@ def test_the_order_of_a_delete_first_replacement(world: World, store: MemoryStor
     done: list[str] = []
 
     class Provider(Models):
-        def create(self, address: Address, inputs: Any, progress: Any) -> Any:
+        def create(self, address: Address, inputs: Any, progress: Any, nonce: str = "") -> Any:
             done.append(f"create {inputs['x']}")
             return {"id": inputs["x"]}
 

@@ -35,7 +35,7 @@ Run = Callable[..., Ran]
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made = World(absent={"package:edgespec-no-such-model"})
-    account = SimpleNamespace(close=lambda: None)
+    account = SimpleNamespace(close=lambda: None, stop_with=lambda stop: None)
     monkeypatch.setattr(operations, "connect", lambda session: account)
     monkeypatch.setattr(operations, "_providers", lambda *_: providers(made))
     monkeypatch.setattr(assets, "bundles", lambda: SimpleNamespace(facts=BUNDLE))
