@@ -18,6 +18,8 @@ _COMMANDS: Final = {
     "plan": "Show what apply would do. Changes nothing.",
     "apply": "Build, upload and deploy what the specs ask for.",
     "destroy": "Remove what was deployed.",
+    "drift": "Compare what is live with state.",
+    "import": "Take existing objects into state.",
     "build": "Build artifacts without deploying them.",
     "cache": "The build cache: stats, gc, init.",
     "eval": "Measure a model's quality beside its teacher's.",
@@ -25,7 +27,7 @@ _COMMANDS: Final = {
     "bench": "Measure a model's CPU and memory on this machine.",
     "tune": "Search a grid of quantisation, layers, vocabulary, dimensions.",
     "infer": "Ask a deployed model.",
-    "state": "List and show what edgespec has deployed.",
+    "state": "What is deployed, as remembered: list, mv, rm, pull, push, unlock.",
     "edge": "The local edge: up, down, status, logs.",
     "schema": "Print a published JSON Schema.",
 }
@@ -38,7 +40,8 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        module = importlib.import_module(f"edgespec.cli.{cmd_name}")
+        name = "import_" if cmd_name == "import" else cmd_name  # a word of Python
+        module = importlib.import_module(f"edgespec.cli.{name}")
         command: click.Command = module.command
         return command
 

@@ -1,0 +1,38 @@
+"""`edgespec drift`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from edgespec import operations
+from edgespec.cli.options import environment_option, json_option, session_of
+from edgespec.cli.output import print_json, print_lines
+from edgespec.plan.file import drift_document
+from edgespec.plan.model import Request
+from edgespec.render import plan as render_plan
+
+
+@click.command("drift")
+@environment_option
+@json_option
+@click.pass_context
+def command(ctx: click.Context, environment: str | None, as_json: bool) -> None:
+    """Compare what is live with state. Exits with 3 when somebody changed it, with 0 when not; changes nothing."""
+    session = session_of(ctx, environment)
+    planned = operations.plan(session, request=Request(refresh_only=True))
+    planned.close()
+    drift, workspace = planned.plan.drift, session.workspace
+    if as_json:
+        print_json(
+            {
+                "project": workspace.project.name,
+                "environment": workspace.environment,
+                "state": {"lineage": planned.stored.lineage, "serial": planned.stored.serial},
+                "drift": drift_document(drift),
+            }
+        )
+    else:
+        print_lines(render_plan.render_drift(drift, workspace.project.name, workspace.environment))
+    sys.exit(3 if drift else 0)

@@ -1,0 +1,66 @@
+"""What an account holds under a project's names and tags, whatever state and specs say."""
+
+from __future__ import annotations
+
+import email.parser
+import email.policy
+import json
+from typing import Any, Final
+
+from edgespec.address import Address
+from edgespec.plan.imports import Deployed
+from edgespec.providers.cloudflare.account import Account, api_errors
+from edgespec.providers.cloudflare.live import Live
+from edgespec.providers.cloudflare.worker import CONFIG
+from edgespec.resources import kv_namespace
+from edgespec.resources.reconstruct import spec_of
+
+JURISDICTIONS: Final = ("default", "eu", "us", "fedramp")
+
+
+def discover(account: Account, live: Live, project: str, environment: str) -> tuple[Deployed, ...]:
+    """Buckets and the namespace by name, Workers by name and ownership tag."""
+    prefix, title = f"{project}-{environment}-", kv_namespace.title(project, environment)
+    with api_errors(Address("r2_bucket", prefix + "*"), "Listing buckets"):
+        names = sorted({n for j in JURISDICTIONS for n in live.buckets(j) if n.startswith(prefix)})
+    found = [Deployed(Address("r2_bucket", name)) for name in names]
+    with api_errors(Address("kv_namespace", title), "Listing KV namespaces"):
+        ids = [i for i, t in live.namespaces().items() if t == title]
+        pinned = live.pinned(ids[0]) or frozenset() if ids else frozenset()
+    found += [Deployed(Address("kv_namespace", title)) for _ in ids]
+    owner = f"edgespec:{project}/{environment}"
+    with api_errors(Address("worker", prefix + "*"), "Listing Workers"):
+        scripts = account.get("/workers/scripts")["result"]
+    for script in sorted(scripts, key=lambda s: str(s["id"])):
+        tags = script.get("tags") or []
+        if owner in tags or str(script["id"]).startswith(prefix):
+            found.append(_worker(account, str(script["id"]), prefix, pinned, tagged=owner in tags))
+    return tuple(found)
+
+
+def _worker(account: Account, script: str, prefix: str, pinned: frozenset[str], *, tagged: bool) -> Deployed:
+    address = Address("worker", script.removeprefix(prefix))
+    note = "" if tagged else "it carries no ownership tag of this project"
+    with api_errors(address, "Reading the Worker"):
+        config = _config(account, script)
+        settings = account.get(f"/workers/scripts/{script}/settings")["result"]
+    if config is None:
+        return Deployed(address, f"it has no {CONFIG}: edgespec did not make it")
+    bindings = {str(b["name"]): b for b in settings.get("bindings") or []}
+    try:
+        return Deployed(address, note, spec_of(config, bindings, prefix, pinned))
+    except (KeyError, TypeError, ValueError) as e:
+        return Deployed(address, f"its configuration cannot be read ({e})")
+
+
+def _config(account: Account, script: str) -> dict[str, Any] | None:
+    """The module `config.json` of the deployed version; None when there is none."""
+    answer = account.sdk.workers.scripts.content.with_raw_response.get(script, account_id=account.id)
+    head = f"Content-Type: {answer.headers.get('content-type', '')}\r\n\r\n".encode()
+    message = email.parser.BytesParser(policy=email.policy.HTTP).parsebytes(head + answer.read())
+    for part in message.iter_parts() if message.is_multipart() else ():
+        if CONFIG in (part.get_filename(), part.get_param("name", header="content-disposition")):
+            payload = part.get_payload(decode=True)
+            config = json.loads(payload) if isinstance(payload, bytes) else None
+            return config if isinstance(config, dict) else None
+    return None
