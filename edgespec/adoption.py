@@ -86,8 +86,10 @@ def import_described(session: Session, approve: Approve) -> tuple[Import, ...]:
 
 
 def _take(session: Session, find: Callable[[Planned], Imports], approve: Approve) -> tuple[Import, ...]:
-    store = session.store
-    with store.lock("import"), contextlib.closing(operations.plan(session)) as planned:
+    with (
+        operations.held_store(session, "import") as store,
+        contextlib.closing(operations.plan(session)) as planned,
+    ):
         imports = find(planned)
         if not imports.found or not approve(imports.found):
             return ()

@@ -33,7 +33,7 @@ def check_safe(plan: Plan, *, protected_environment: str | None) -> tuple[Diagno
     """What refuses the plan. `protected_environment` is the environment's name when its `protect` is set."""
     gone = destroyed(plan)
     found = [*_prevented(gone)]
-    if gone and not plan.request.allow_destroy:
+    if gone and not plan.request.allow_destroy and not found:
         if protected_environment is not None:
             detail = (
                 f"{protected_environment} is protected, and this would destroy {_listed(gone)}. If that is meant, say "
@@ -46,20 +46,23 @@ def check_safe(plan: Plan, *, protected_environment: str | None) -> tuple[Diagno
 
 
 def _prevented(gone: Sequence[Change]) -> Iterator[Diagnostic]:
-    for change in gone:
-        if change.protected and TYPES[change.address.type].guarded:
-            doing = "replaced" if change.action is Action.REPLACE else "destroyed"
-            owners = ", ".join(change.owners)
-            lift = (
-                f"Set `prevent_destroy: false` in the spec of {owners}, apply, and then remove it"
-                if change.action is Action.DELETE
-                else "Undo the change of " + ", ".join(f.path for f in change.fields if f.replaces)
-            )
-            detail = (
-                f"{change.address} would be {doing}, and `lifecycle.prevent_destroy` of {owners} forbids it; deleting "
-                f"the spec does not lift that, and no option does. {lift}."
-            )
-            yield error("ES220", "Protected from destruction", detail, address=str(change.address))
+    kept = [c for c in gone if c.protected and TYPES[c.address.type].guarded]
+    owners = ", ".join(sorted({o for c in kept for o in c.owners}))
+    removed = [c for c in kept if c.action is Action.DELETE]
+    replaced = [c for c in kept if c.action is Action.REPLACE]
+    if removed:
+        detail = (
+            f"{_listed(removed)}: `lifecycle.prevent_destroy` of {owners} forbids their removal. Deleting a spec does "
+            "not lift that, and no option does: set `prevent_destroy: false` in it, apply, and then remove it."
+        )
+        yield error("ES220", "Protected from destruction", detail)
+    if replaced:
+        fields = ", ".join(sorted({f.path for c in replaced for f in c.fields if f.replaces}))
+        detail = (
+            f"{_listed(replaced)} would be replaced because of {fields}, and `lifecycle.prevent_destroy` of {owners} "
+            "forbids that. Undo the change, or set `prevent_destroy: false` and apply."
+        )
+        yield error("ES220", "Protected from destruction", detail)
 
 
 def _too_much(plan: Plan, gone: Sequence[Change]) -> Iterator[Diagnostic]:

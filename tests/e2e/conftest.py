@@ -17,6 +17,7 @@ from edgespec.assets import local_edge_sources
 from edgespec.diagnostics import EdgespecError
 from edgespec.local_edge.edge import LocalEdge
 from edgespec.operations import Applied, Planned, Session
+from edgespec.plan.model import Request
 from edgespec.state.model import State
 from tests.tiny import tiny_spec, write_examples, write_tiny_bert
 
@@ -62,8 +63,8 @@ class TinyProject:
     def session(self) -> Session:
         return operations.open_session(self.root, None, self.environ, lambda _: None)
 
-    def plan(self, *names: str, destroy: bool = False) -> Planned:
-        planned = operations.plan(self.session(), names, destroy=destroy)
+    def plan(self, *names: str, destroy: bool = False, request: Request | None = None) -> Planned:
+        planned = operations.plan(self.session(), names, destroy=destroy, request=request)
         planned.close()
         return planned
 

@@ -99,7 +99,9 @@ def test_two_specs_share_a_bucket_and_one_goes(project: TinyProject) -> None:
     found = actions(project)
     assert set(found.values()) == {"delete"}
     assert {a.split("/")[1] for a in found} == {"second"}
-    project.apply_well()
+    with pytest.raises(EdgespecError, match="4 of 10 resources"):
+        project.apply()
+    project.apply_well(allow_destroy=True)
     assert actions(project) == {}
     assert project.infer("tiny", "hello")[0]["label"] == "other"  # shared chunks were kept
 
