@@ -15,11 +15,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from edgespec.address import Address
 from edgespec.diagnostics import EdgespecError, error
 from edgespec.plan.budget import Fit
+from edgespec.plan.cost import NOTHING, Costs
 from edgespec.plan.explain import explain
+from edgespec.plan.judged import CostsDocument, PolicyDocument, costs_document, policies_document
 from edgespec.plan.model import Action, Change, Drift, Plan, Request
+from edgespec.plan.policy import Verdict
 from edgespec.plan.work import Work, total, work_of
 from edgespec.resources.base import FieldChange
 from edgespec.resources.compile import TYPES
+from edgespec.secret import Secret
 from edgespec.state.model import Key, State
 from edgespec.values import UNKNOWN, canonical_json, digest, is_known, sha256_hex
 
@@ -69,6 +73,8 @@ class ContentsDocument(Strict):
 
 class ChangeDocument(Strict):
     address: str
+    type: str
+    name: str
     deposed: str
     action: Literal["create", "adopt", "update", "replace", "delete", "move"]
     reason: Literal[
@@ -139,6 +145,7 @@ class FitDocument(Strict):
     """What is known of one model's needs against its limits and its budget."""
 
     name: str
+    labels: dict[str, str]
     script: int
     script_budget: int | None
     memory_budget: int | None
@@ -167,10 +174,20 @@ class PlanDocument(Strict):
     withheld: list[str]
     steps: list[StepDocument]
     fits: list[FitDocument]
+    costs: CostsDocument
+    policies: list[PolicyDocument]
     digest: str = Digest
 
 
-def to_document(plan: Plan, *, project: str, environment: str, fits: Sequence[Fit] = ()) -> dict[str, Any]:
+def to_document(
+    plan: Plan,
+    *,
+    project: str,
+    environment: str,
+    fits: Sequence[Fit] = (),
+    costs: Costs = NOTHING,
+    verdicts: Sequence[Verdict] = (),
+) -> dict[str, Any]:
     """`plan` as JSON values, in a fixed order, with its digest."""
     work = work_of(plan)
     document: dict[str, Any] = {
@@ -192,6 +209,8 @@ def to_document(plan: Plan, *, project: str, environment: str, fits: Sequence[Fi
             for e in explain(plan.steps)
         ],
         "fits": [_fit(f) for f in fits],
+        "costs": costs_document(costs),
+        "policies": policies_document(verdicts),
     }
     return {**document, "digest": digest(document)}
 
@@ -222,9 +241,8 @@ def check_base(saved: Mapping[str, Any], *, project: str, environment: str, spec
         raise stale(f"it was made for {saved['project']} in {saved['environment']}")
     base = saved["state"]
     if base["lineage"] != state.lineage:
-        raise stale(
-            "the state was replaced by one of another history" if base["lineage"] else "the first apply was made"
-        )
+        other = "the state was replaced by one of another history"
+        raise stale(other if base["lineage"] else "the environment was applied to for the first time")
     if base["serial"] != state.serial:
         raise stale(f"the state moved from serial {base['serial']} to {state.serial}: this plan or another was applied")
     if saved["spec_digest"] != spec_digest:
@@ -240,6 +258,10 @@ def check_same(saved: Mapping[str, Any], current: Mapping[str, Any]) -> None:
             raise stale(f"{what}: {changed}")
     if saved["fits"] != current["fits"]:
         raise stale("the measurements of a model changed")
+    if saved["policies"] != current["policies"]:
+        raise stale("what the policies say changed")
+    if saved["costs"] != current["costs"]:
+        raise stale("what it costs a month changed")
     raise stale("what there is to do changed")
 
 
@@ -290,6 +312,8 @@ def _change(change: Change, plan: Plan, work: Mapping[Key, Work]) -> dict[str, A
     held = plan.contents.get(change.key)
     return {
         "address": str(change.address),
+        "type": change.address.type,
+        "name": change.address.name,
         "deposed": change.key.deposed,
         "action": change.action.value,
         "reason": change.reason.value,
@@ -352,6 +376,7 @@ def _fit(fit: Fit) -> dict[str, Any]:
     budget, cpu, found = fit.spec.budget, fit.spec.budget.cpu_ms, fit.measured
     return {
         "name": fit.spec.name,
+        "labels": dict(sorted(fit.spec.metadata.labels.items())),
         "script": fit.script,
         "script_budget": budget.script,
         "memory_budget": budget.memory,
@@ -372,9 +397,11 @@ def _fit(fit: Fit) -> dict[str, Any]:
 
 
 def _blank(value: Any) -> Any:
-    """`value` with null where it is not known yet."""
+    """`value` with null where it is not known yet, and of a secret its name and digest."""
     if value is UNKNOWN:
         return None
+    if isinstance(value, Secret):
+        return value.document()
     if isinstance(value, Mapping):
         return {k: _blank(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

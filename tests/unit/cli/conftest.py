@@ -13,7 +13,7 @@ import pytest
 
 from edgespec import assets, operations
 from edgespec.cli.main import main
-from tests.world import BUNDLE, World, providers
+from tests.world import BUNDLE, World, contents, providers
 
 PROJECT = "apiVersion: edgespec/v1\nkind: Project\nname: shop\n"
 SPEC = (
@@ -38,6 +38,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     account = SimpleNamespace(close=lambda: None, stop_with=lambda stop: None)
     monkeypatch.setattr(operations, "connect", lambda session: account)
     monkeypatch.setattr(operations, "_providers", lambda *_: providers(made))
+    monkeypatch.setattr(operations, "_contents", lambda plan, _: contents(made, plan))
     monkeypatch.setattr(assets, "bundles", lambda: SimpleNamespace(facts=BUNDLE))
     return made
 

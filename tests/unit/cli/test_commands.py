@@ -9,7 +9,7 @@ import click
 import pytest
 
 from edgespec import assets, operations
-from tests.unit.cli.conftest import SPEC, Run
+from tests.unit.cli.conftest import PROJECT, SPEC, Run
 from tests.world import World
 
 PLAN = "Plan for shop in local: 6 to create"
@@ -117,7 +117,20 @@ def test_a_plan_file(run: Run, world: World, project: Path) -> None:
     assert assets.schema_error("plan", json.loads((project / "p.json").read_text())) is None
     assert run("apply", "p.json").code == 0
     stale = run("apply", "p.json")
-    assert stale.code == 1 and "ES202" in stale.err and "the state moved from serial 0" in stale.err
+    assert stale.code == 1 and "ES202" in stale.err and "applied to for the first time" in stale.err
+
+
+def test_a_plan_file_of_an_older_edgespec(run: Run, world: World, project: Path) -> None:
+    """It does not name all that it depends on, so that nobody can say that it still holds."""
+    (project / "p.json").write_bytes((Path(__file__).parent.parent / "plan" / "plan-v1.json").read_bytes())
+    stale = run("apply", "p.json")
+    assert stale.code == 1 and "ES202" in stale.err and "edgespec was upgraded" in stale.err and not world.effects
+
+
+def test_a_plan_file_says_itself_what_it_is_of(run: Run, world: World, project: Path) -> None:
+    run("plan", "--out", "p.json")
+    refused = run("apply", "p.json", "--allow-destroy")
+    assert refused.code == 1 and "ES226" in refused.err and not world.effects
 
 
 def test_a_plan_file_of_other_specs(run: Run, world: World, project: Path) -> None:
@@ -128,7 +141,7 @@ def test_a_plan_file_of_other_specs(run: Run, world: World, project: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "{}", '{"format": "edgespec.plan/v9"}', '{"format": "edgespec.plan/v1"}', "\0"]
+    "text", ["", "{", "[]", "{}", '{"format": "edgespec.plan/v9"}', '{"format": "edgespec.plan/v2"}', "\0"]
 )
 def test_not_a_plan_file(run: Run, world: World, project: Path, text: str) -> None:
     (project / "p.json").write_text(text)
@@ -154,6 +167,76 @@ def test_destroy(run: Run, world: World) -> None:
     ran = run("destroy", "--auto-approve")
     assert ran.code == 0 and "destroyed on request" in ran.out and not world.buckets and not world.scripts
     assert run("state", "list").out == ""
+
+
+def test_part_of_a_plan(run: Run, world: World) -> None:
+    ran = run("apply", "--auto-approve", "--target", "r2_bucket/shop-local-auto")
+    assert ran.code == 0 and world.effects == ["create r2_bucket/shop-local-auto"]
+    left = run("plan", "--exclude", "kv_namespace/shop-local-weights", "--detailed-exitcode")
+    assert left.code == 2 and "ES224" in left.err and "kv_namespace/shop-local-weights" in left.err
+    assert "3 to create" not in left.out and "worker/alpha" not in left.out  # it binds the namespace
+    for arguments in (["--target", "worker/alfa"], ["--exclude", "worker/alfa"]):
+        unknown = run("plan", *arguments)
+        assert unknown.code == 1 and "ES223" in unknown.err and "Did you mean `worker/alpha`?" in unknown.err
+    assert "ES227" in run("plan", "--target", "alpha").err
+    assert "ES226" in run("plan", "alpha", "--target", "worker/alpha").err
+    assert "ES226" in run("plan", "--refresh-only", "--destroy").err
+
+
+def test_the_steps_explained(run: Run, world: World) -> None:
+    out = run("plan", "--explain").out
+    assert "Steps, in an order that keeps every wait:" in out
+    assert "(create weights/alpha/default): it needs this" in out
+
+
+def test_drift(run: Run, world: World) -> None:
+    run("apply", "--auto-approve")
+    calm = run("drift")
+    assert calm.code == 0 and "no drift" in calm.out
+    world.scripts["shop-local-alpha"].public = False
+    effects = list(world.effects)
+    found = run("drift")
+    assert found.code == 3 and "workers_dev" in found.out and "true -> false" in found.out
+    (drift,) = json.loads(run("drift", "--json").out)["drift"]
+    assert (drift["address"], drift["fields"][0]["path"]) == ("deployment/alpha", "workers_dev")
+    assert world.effects == effects
+    assert run("plan", "--refresh-only", "--detailed-exitcode").code == 2
+    assert run("apply", "--refresh-only", "--auto-approve").code == 0
+    assert run("drift").code == 0 and world.effects == effects
+    world.scripts.clear()
+    assert "in state, but gone" in run("drift").out
+
+
+def test_a_protected_environment(run: Run, world: World, project: Path) -> None:
+    (project / "edgespec.yaml").write_text(
+        PROJECT + "environments: {local: {target: {type: local}, protect: true}}\n"
+    )
+    run("apply", "--auto-approve")
+    effects = list(world.effects)
+    planned = run("plan", "--destroy", "--out", "p.json")
+    assert planned.code == 1 and "ES221" in planned.err and "6 to delete" in planned.out
+    assert not (project / "p.json").exists()
+    refused = run("destroy", "--auto-approve")
+    assert refused.code == 1 and "ES221" in refused.err and world.effects == effects
+    assert run("plan", "--destroy", "--allow-destroy", "--out", "p.json").code == 0
+    assert run("apply", "p.json").code == 0 and not world.scripts  # the consent is in the reviewed plan
+
+
+def test_import_needs_a_choice(run: Run, world: World) -> None:
+    assert "ES226" in run("import").err and "ES226" in run("import", "--all", "worker/alpha").err
+    assert "ES227" in run("import", "alpha").err
+
+
+def test_import(run: Run, world: World) -> None:
+    world.buckets["default", "shop-local-auto"] = {}
+    refused = run("import", "r2_bucket/shop-local-auto")
+    assert refused.code == 1 and "ES205" in refused.err and "as the spec asks for" in refused.out
+    assert run("state", "list").out == ""
+    assert run("import", "r2_bucket/shop-local-auto", "--yes").code == 0
+    assert run("state", "list").out == "r2_bucket/shop-local-auto\n"
+    missing = run("import", "kv_namespace/shop-local-weights", "--yes")
+    assert missing.code == 1 and "ES228" in missing.err and "no such object is live" in missing.err
+    assert run("apply", "--auto-approve").code == 0
 
 
 def test_names(run: Run, world: World, project: Path) -> None:
