@@ -26,10 +26,9 @@ from edgespec.build.pipeline import Pipeline
 from edgespec.build.remote import RemoteCache
 from edgespec.diagnostics import Diagnostic, Diagnostics, EdgespecError, RefusedError, error
 from edgespec.evaluation import EvaluationDocument
-from edgespec.measurement import BenchDocument, summarise
+from edgespec.measurement import BenchDocument
 from edgespec.plan import file as plan_file
 from edgespec.plan.budget import Fit
-from edgespec.plan.budget import check as check_budget
 from edgespec.plan.events import ApplyResult, OnEvent
 from edgespec.plan.model import Action, Contents, Plan, Request
 from edgespec.plan.moves import Moved, renamed
@@ -50,7 +49,8 @@ from edgespec.providers.cloudflare.weights import WeightsProvider
 from edgespec.providers.cloudflare.worker import WorkerProvider
 from edgespec.resources import deployment, model, worker
 from edgespec.resources.compile import compile_specs
-from edgespec.resources.facts import BuildFacts, BundleFacts, SpecFacts
+from edgespec.resources.facts import BuildFacts, SpecFacts
+from edgespec.review import Review, review
 from edgespec.spec.document import Node
 from edgespec.spec.models import EdgeModel
 from edgespec.spec.validate import place
@@ -96,9 +96,20 @@ class Planned:
     live: Live
     stored: State
     warnings: Diagnostics
-    fits: tuple[Fit, ...] = ()
-    """What is known of each model's needs against its limits."""
+    review: Review = Review()
+    """Whether the models fit, what they cost, what the policies say."""
     refused: Diagnostics = Diagnostics()
+    @property
+    def fits(self) -> tuple[Fit, ...]:
+        return self.review.fits
+
+    @property
+    def refusal(self) -> EdgespecError | None:
+        """Why it may be shown and not carried out, guard rails and all."""
+        if len(self.review.refused):
+            return RefusedError(self.refused, self.review.refused)
+        return EdgespecError(self.refused) if len(self.refused) else None
+
     """The guard rails that it runs into: it is shown, and not carried out."""
 
     @property
@@ -106,7 +117,12 @@ class Planned:
         """The plan as `--json` prints it and a plan file keeps it; made when asked for: most plans are only shown."""
         workspace = self.session.workspace
         return plan_file.to_document(
-            self.plan, project=workspace.project.name, environment=workspace.environment, fits=self.fits
+            self.plan,
+            project=workspace.project.name,
+            environment=workspace.environment,
+            fits=self.review.fits,
+            costs=self.review.costs,
+            verdicts=self.review.verdicts,
         )
 
     def close(self) -> None:
@@ -162,7 +178,6 @@ def plan(
     facts, warnings = _facts(session, moved.state, specs)
     bundles = assets.bundles()
     chosen = [] if request.destroy else [s for s in specs if not request.names or s.name in request.names]
-    fits = _fits(session, chosen, facts, bundles.facts, warnings)
     desired = compile_specs(workspace.project.name, workspace.environment, specs, facts, bundles.facts)
     with contextlib.ExitStack() as on_failure:
         account = connect(session)
@@ -181,7 +196,8 @@ def plan(
         builds = {Address(model.TYPE.name, name): f.build for name, f in facts.items()}
         made = replace(made, builds=builds, contents=_contents(made, account))
         on_failure.pop_all()
-    found = workspace.warnings + warnings + warnings_of(made)
+    judged = review(workspace, made, chosen, facts, bundles.facts)
+    found = workspace.warnings + warnings + judged.warnings + warnings_of(made)
     protected = workspace.environment if workspace.target.protect else None
     refused = Diagnostics(check_safe(made, protected_environment=protected))
     return Planned(session, made, providers, account, live, state, found, fits, refused)
@@ -209,29 +225,6 @@ def _contents(made: Plan, account: Account) -> dict[Key, Contents]:
         for c in made.changes
         if c.action in (Action.DELETE, Action.REPLACE) and c.address.type in HOLDERS
     }
-
-
-def _fits(
-    session: Session,
-    specs: list[EdgeModel],
-    facts: Mapping[str, SpecFacts],
-    bundle: BundleFacts,
-    warnings: list[Diagnostic],
-) -> tuple[Fit, ...]:
-    """What is known of each model's needs; raises RefusedError with everything that cannot fit. A measurement of
-    another version of the Worker's code says nothing about this one."""
-    fits = []
-    for spec in specs:
-        manifest = facts[spec.name].build.manifest
-        document, found = records.load(session.workspace.root, manifest.digest) if manifest else (None, [])
-        warnings += found
-        valid = document is not None and document.bundle == bundle.digest
-        size = bundle.size(facts[spec.name].build.inputs["engine"])
-        fits.append(Fit(spec, size, summarise(document) if document is not None and valid else None))
-    refused = [d for fit in fits for d in check_budget(fit, session.workspace.nodes[fit.spec.name])]
-    if refused:
-        raise RefusedError(*session.workspace.warnings, *warnings, *refused)
-    return tuple(fits)
 
 
 def _check_owner(state: State, workspace: Workspace) -> None:
@@ -374,8 +367,8 @@ def apply(
     ):
         if saved is not None:
             plan_file.check_same(saved, planned.document)
-        if len(planned.refused):
-            raise EdgespecError(planned.warnings, planned.refused)
+        if (refusal := planned.refusal) is not None:
+            raise type(refusal)(planned.warnings, refusal.diagnostics)
         _check_adoptions(planned.plan, adopt=adopt)
         if not planned.plan.is_empty and not approve(planned):
             return Applied(planned, None)

@@ -21,13 +21,14 @@ STATE_DIR: Final = ".edgespec"
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """A valid project and the environment in use. `nodes` and `paths` tell where each spec was written."""
+    """A valid project and the environment in use. `nodes` and `project_node` tell where everything was written."""
 
     root: Path
     project: Project
     environment: str
     specs: tuple[EdgeModel, ...]
     nodes: Mapping[str, Node]
+    project_node: Node
     warnings: Diagnostics
 
     @property
@@ -90,6 +91,7 @@ def load_workspace(
         {s.spec.name: s.node for s in specs.value},
         diagnostics,
     )
+        node,
 
 
 def _spec_sources(root: Path, project: Project, node: Node) -> tuple[list[Source], list[Diagnostic]]:

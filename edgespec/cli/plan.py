@@ -54,8 +54,8 @@ def command(
         print_lines(render_plan.render(planned.plan, workspace.project.name, workspace.environment))
         print_lines(render_explain.render(planned.plan.steps) if explain else [])
         print_lines(render_budget.render(planned.fits, hint=not planned.plan.is_empty))
-    if len(planned.refused):
-        raise EdgespecError(planned.refused)
+    if (refusal := planned.refusal) is not None:
+        raise refusal
     if out is not None:
         _write(out, json.dumps(planned.document, indent=1, ensure_ascii=False) + "\n")
         say(f"The plan is in {out}; apply just this with: edgespec apply {out}")

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from edgespec import limits
 from edgespec.diagnostics import Diagnostic, error, warning
 from edgespec.spec.check_pipeline import check_pipeline, check_quantization
+from edgespec.spec.check_policies import check_policies
 from edgespec.spec.document import Node
 from edgespec.spec.models import CloudflareTarget, EdgeModel, Project, TextClassification, metrics_of
 from edgespec.spec.tune import check_tune
@@ -42,6 +43,7 @@ def check_project(project: Project, node: Node) -> list[Diagnostic]:
                 detail = "Write an https address; plain http is for this machine alone, since credentials travel in it."
                 where = place(node, ("environments", name, "target", field))
                 found.append(error("ES140", "Unsafe address", detail, source=where))
+    found += check_policies(project, node)
     return found
 
 

@@ -7,7 +7,7 @@ YAML 1.1's rules and lets duplicate keys pass (pyyaml#165).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -61,6 +61,10 @@ class Node:
     """Levels below it."""
     written: str | None = None
     """A scalar's text in the file, where variables were replaced in `value`: what messages show."""
+    style: str = ""
+    """How a scalar is written: empty for a plain one, else its quote, `|` or `>`."""
+    lines: Sequence[str] = ()
+    """Every line of the file."""
 
     @property
     def shown(self) -> str | None:
@@ -168,7 +172,7 @@ class _Composer:
         if isinstance(event, yaml.ScalarEvent):
             # libyaml's style of a plain scalar is '', PyYAML's None
             null = not event.style and event.tag not in _TEXT_TAGS and event.value in _NULLS
-            node = Node("scalar", where, None if null else event.value)
+            node = Node("scalar", where, None if null else event.value, style=event.style or "", lines=self.lines)
         elif isinstance(event, yaml.SequenceStartEvent):
             node = Node("list", where)
             while not isinstance(inner := self.loader.get_event(), yaml.SequenceEndEvent):

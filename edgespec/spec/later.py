@@ -15,11 +15,9 @@ _LATER: Final[dict[str, dict[str, str]]] = {
         "worker.cors": "CORS",
         "worker.rate_limit": "rate limits",
         "worker.placement": "placement",
-        "budget.monthly_cost": "budgets of cost",
         "rollout": "gradual rollout",
     },
     "Project": {
-        "policies": "policies",
         "environments.*.overrides": "overlays",
         "environments.*.promote_from": "promotion",
         "environments.*.state.bucket": "state in R2",

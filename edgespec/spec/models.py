@@ -25,7 +25,7 @@ from edgespec.spec.types import (
     Strict,
     unique,
 )
-from edgespec.spec.units import Duration, Size
+from edgespec.spec.units import Count, Duration, Size
 
 API_VERSION: Final = "edgespec/v1"
 
@@ -191,6 +191,12 @@ class Budget(Strict):
     """Bytes of the isolate."""
     cpu_ms: CpuBudget | None = None
 
+    monthly_cost: Annotated[float, Field(ge=0)] | None = None
+    """USD a month at list prices, for `requests`."""
+    requests: Annotated[Count, Field(ge=0)] = 1_000_000
+    """Requests a month that the estimate of the cost is made for."""
+    cold_loads: Annotated[float, Field(ge=0, le=1)] = 0.01
+    """Of all requests, those that meet an isolate without the weights."""
 
 class Lifecycle(Strict):
     prevent_destroy: bool = False
@@ -293,6 +299,33 @@ class Project(Strict):
 METRICS: Final[dict[str, tuple[str, ...]]] = {
     "text-classification": ("accuracy", "macro_f1"),
     "text-classification/multi_label": ("exact_match", "macro_f1", "micro_f1"),
+PolicyMessage = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
+
+
+class Policy(Strict):
+    """What a plan may not do, or not silently. Exactly one of `deny` and `warn`."""
+
+    name: Name
+    when: Annotated[str, StringConstraints(min_length=1, max_length=4000)]
+    """A CEL expression over the plan (docs/policies.md); the policy speaks where it is true."""
+    deny: PolicyMessage | None = None
+    """Why the plan is refused."""
+    warn: PolicyMessage | None = None
+    """What a person has to know before saying yes."""
+    environments: Annotated[tuple[EnvironmentName, ...], AfterValidator(unique)] = ()
+    """Where it holds; everywhere when it is empty."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Policy:
+        if (self.deny is None) == (self.warn is None):
+            raise ValueError("needs `deny` or `warn`, and not both")
+        return self
+
+    @property
+    def message(self) -> str:
+        return self.deny or self.warn or ""
+
+
     "keyword-extraction": (
         "f1",
         "mrr",
@@ -304,6 +337,7 @@ METRICS: Final[dict[str, tuple[str, ...]]] = {
         "recall_at_5",
     ),
     "embedding": ("mrr", "pearson", "recall_at_1", "recall_at_5", "spearman"),
+    policies: tuple[Policy, ...] = ()
 }
 
 

@@ -18,6 +18,8 @@ _BYTES: Final = {
     "MiB": 2**20,
     "GiB": 2**30,
 }
+_COUNTS: Final = {"k": 10**3, "M": 10**6, "B": 10**9}
+_COUNT: Final = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)([kMB])")
 _WHOLE: Final = re.compile(r"[0-9]{1,18}")
 _DURATION: Final = re.compile(r"(?:[0-9]{1,18}[smhdw])+")
 _DURATION_PART: Final = re.compile(r"([0-9]+)([smhdw])")
@@ -52,6 +54,37 @@ def parse_size(text: object) -> int:
     raise ValueError(f"expected a size such as 512KiB, 8MiB or 20MB, got {text!r}")
 
 
+def parse_count(text: object) -> int:
+    """A number of things from `1000`, `250k`, `1M` or `1.5B`; raises ValueError."""
+    if isinstance(text, int) and not isinstance(text, bool):
+        return text
+    if isinstance(text, str):
+        if _WHOLE.fullmatch(text):
+            return int(text)
+        if found := _COUNT.fullmatch(text):
+            exact = Fraction(found[1]) * _COUNTS[found[2]]
+            if exact.denominator == 1:
+                return exact.numerator
+    raise ValueError(f"expected a number such as 5000, 250k or 1M, got {text!r}")
+
+
+def format_count(count: float) -> str:
+    """For people: three significant digits with k, M or B."""
+    for unit, factor in (("B", 10**9), ("M", 10**6), ("k", 10**3)):
+        if count >= factor:
+            return f"{count / factor:.3g}{unit}"
+    return f"{count:.3g}"
+
+
+def format_duration(seconds: int) -> str:
+    """For people, and exact: `7d`, `1h30m`."""
+    parts = []
+    for unit in ("d", "h", "m", "s"):
+        number, seconds = divmod(seconds, _SECONDS[unit])
+        parts += [f"{number}{unit}"] if number else []
+    return "".join(parts) or "0s"
+
+
 def format_size(size: int) -> str:
     """For people: three significant digits with a binary unit."""
     value = float(size)
@@ -62,6 +95,19 @@ def format_size(size: int) -> str:
     return f"{value:.1f} GiB"
 
 
+Count = Annotated[
+    int,
+    BeforeValidator(parse_count),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 0},
+                {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?[kMB]?$"},
+            ],
+            "description": "A number of things, or a number with k, M or B (1,000, a million, 1,000 million).",
+        }
+    ),
+]
 Duration = Annotated[
     int,
     BeforeValidator(parse_duration),

@@ -1,0 +1,150 @@
+"""What is judged of a plan beside its changes: whether each model fits, what it costs, what the policies say.
+
+Reads measurements from the project's folder; asks nobody else. What refuses a plan is gathered, so that the plan is
+shown with all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from edgespec.artifact import Manifest
+from edgespec.benchmark import records
+from edgespec.diagnostics import Diagnostic, Diagnostics, Severity
+from edgespec.measurement import Measured, summarise
+from edgespec.plan import cost, policy
+from edgespec.plan.budget import Fit
+from edgespec.plan.budget import check as check_budget
+from edgespec.plan.cost import NOTHING, Costs, Estimate, ModelCost, Stored, Traffic
+from edgespec.plan.model import Action, Plan
+from edgespec.plan.policy import Verdict
+from edgespec.resources.facts import BundleFacts, SpecFacts
+from edgespec.spec.models import Budget, EdgeModel
+from edgespec.state.model import State
+from edgespec.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    fits: tuple[Fit, ...] = ()
+    costs: Costs = NOTHING
+    verdicts: tuple[Verdict, ...] = ()
+    warnings: Diagnostics = Diagnostics()
+    refused: Diagnostics = Diagnostics()
+    """By limits, budgets and policies."""
+
+
+def review(
+    workspace: Workspace, plan: Plan, chosen: Sequence[EdgeModel], facts: Mapping[str, SpecFacts], bundle: BundleFacts
+) -> Review:
+    """`chosen` are the specs that the plan is about, `facts` those of every spec whose resources shall exist."""
+    book = _Measurements(workspace, bundle)
+    fits = tuple(_fit(spec, facts[spec.name], bundle, book) for spec in chosen)
+    models = tuple(_model_costs(workspace, plan, chosen, facts, book))
+    found = [d for fit in fits for d in check_budget(fit, workspace.nodes[fit.spec.name])]
+    specs = {s.name: s for s in workspace.specs}
+    names = {s.name for s in chosen}
+    for model in models:
+        if model.name in names:
+            found += cost.check(specs[model.name], model, workspace.nodes[model.name])
+    costs = cost.costs(models)
+    said = policy.Facts(workspace.project.name, workspace.environment, plan, specs, fits, costs)
+    verdicts = policy.evaluate(workspace.project.policies, said, workspace.project_node)
+    found += policy.diagnostics(verdicts)
+    errors = tuple(d for d in found if d.severity is Severity.ERROR)
+    return Review(
+        fits,
+        costs,
+        verdicts,
+        Diagnostics((*book.warnings, *(d for d in found if d.severity is not Severity.ERROR))),
+        Diagnostics(errors),
+    )
+
+
+class _Measurements:
+    """What `edgespec bench` has kept. A measurement of another version of the Worker's code says nothing of this."""
+
+    def __init__(self, workspace: Workspace, bundle: BundleFacts) -> None:
+        self._root, self._bundle = workspace.root, bundle
+        self._known: dict[str, Measured | None] = {}
+        self.warnings: list[Diagnostic] = []
+
+    def of(self, artifact: str | None, *, any_bundle: bool = False) -> Measured | None:
+        if artifact is None:
+            return None
+        if artifact not in self._known:
+            document, found = records.load(self._root, artifact)
+            self.warnings += found
+            valid = document is not None and (any_bundle or document.bundle == self._bundle.digest)
+            self._known[artifact] = summarise(document) if document is not None and valid else None
+        return self._known[artifact]
+
+
+def _fit(spec: EdgeModel, facts: SpecFacts, bundle: BundleFacts, book: _Measurements) -> Fit:
+    manifest = facts.build.manifest
+    measured = book.of(manifest.digest if manifest else None)
+    return Fit(spec, bundle.size(facts.build.inputs["engine"]), measured)
+
+
+def _model_costs(
+    workspace: Workspace,
+    plan: Plan,
+    chosen: Sequence[EdgeModel],
+    facts: Mapping[str, SpecFacts],
+    book: _Measurements,
+) -> Iterator[ModelCost]:
+    """Of every model that is there or will be. A part of a plan leaves the others as they are."""
+    state = plan.refreshed
+    specs = {s.name: s for s in workspace.specs}
+    wanted = {s.name for s in chosen}
+    live = {k.address.name for k in state.records if k.address.type == "worker" and not k.deposed}
+    gone = {c.address.name for c in plan.changes if c.action is Action.DELETE and c.address.type == "worker"}
+    for name in sorted(live | wanted):
+        spec = specs.get(name)
+        before = _before(name, spec, state, book) if name in live else None
+        after: Estimate | None = None if name in gone else before
+        if spec is not None and name in wanted:
+            after = _after(spec, facts[name], book)
+        budget = spec.budget if spec is not None else Budget()
+        yield ModelCost(name, before, after, budget.monthly_cost, budget.requests)
+
+
+def _after(spec: EdgeModel, facts: SpecFacts, book: _Measurements) -> Estimate:
+    manifest, weights = facts.build.manifest, spec.cache.weights
+    measured = book.of(manifest.digest if manifest else None)
+    stored = None
+    if manifest is not None:
+        buckets = len({shard.placement for shard in spec.regions.shards.values()})
+        stored = _stored(manifest, buckets, weights.kv.ttl if "kv" in weights.tiers else None)
+    return cost.estimate(_traffic(spec.budget, measured, paid=spec.worker.plan == "paid"), stored)
+
+
+def _before(name: str, spec: EdgeModel | None, state: State, book: _Measurements) -> Estimate:
+    """By what is deployed, for the traffic that the spec states now: what changes is then the deployment's doing."""
+    record = next(r for k, r in state.records.items() if str(k) == f"worker/{name}")
+    raw: Any = record.inputs.get("manifest")
+    config: Any = record.inputs.get("config", {})
+    stored, measured = None, None
+    if raw is not None:
+        manifest = Manifest.from_json(raw)
+        measured = book.of(manifest.digest)
+        places = {
+            str(r.inputs.get("bucket"))
+            for k, r in state.records.items()
+            if k.address.type == "weights" and not k.deposed and k.address.name.startswith(f"{name}/")
+        }
+        kv = config.get("cache", {}).get("weights", {}).get("kv")
+        stored = _stored(manifest, len(places), int(kv["ttl"]) if kv else None)
+    paid = spec is None or spec.worker.plan == "paid"
+    return cost.estimate(_traffic(spec.budget if spec else Budget(), measured, paid=paid), stored)
+
+
+def _stored(manifest: Manifest, buckets: int, kv_ttl: int | None) -> Stored:
+    chunks = manifest.chunks
+    return Stored(len(chunks), sum(c.size for c in chunks), buckets, kv_ttl)
+
+
+def _traffic(budget: Budget, measured: Measured | None, *, paid: bool) -> Traffic:
+    return Traffic(budget.requests, budget.cold_loads, measured.cpu_p50_ms if measured else None, paid)
