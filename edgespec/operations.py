@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,8 +55,8 @@ from edgespec.spec.document import Node
 from edgespec.spec.models import EdgeModel
 from edgespec.spec.validate import place
 from edgespec.state.model import Key, ResourceRecord, State
-from edgespec.stores.local import LocalStore
-from edgespec.target import Say, account_of, local_edge_of, shared_cache_of
+from edgespec.stores.base import StateStore
+from edgespec.target import Say, account_of, local_edge_of, shared_cache_of, state_store_of
 from edgespec.values import UNKNOWN, Value, is_known
 from edgespec.workspace import Workspace, load_workspace
 
@@ -73,16 +73,14 @@ class Session:
     cache: Cache
     environ: Mapping[str, str]
     say: Say
+    store: StateStore
+    """Of the environment in use; connects when it is asked for something."""
     remote: RemoteCache | None = None
     """The build cache that the project's machines share; connects when it is asked for something."""
 
     @property
     def specs(self) -> dict[str, EdgeModel]:
         return {s.name: s for s in self.workspace.specs}
-
-    @property
-    def store(self) -> LocalStore:
-        return LocalStore(self.workspace.state_path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +97,8 @@ class Planned:
     review: Review = Review()
     """Whether the models fit, what they cost, what the policies say."""
     refused: Diagnostics = Diagnostics()
+    """The guard rails that it runs into: it is shown, and not carried out."""
+
     @property
     def fits(self) -> tuple[Fit, ...]:
         return self.review.fits
@@ -109,8 +109,6 @@ class Planned:
         if len(self.review.refused):
             return RefusedError(self.refused, self.review.refused)
         return EdgespecError(self.refused) if len(self.refused) else None
-
-    """The guard rails that it runs into: it is shown, and not carried out."""
 
     @property
     def document(self) -> dict[str, Any]:
@@ -135,7 +133,8 @@ def open_session(
 ) -> Session:
     workspace = load_workspace(root, environment, environ, any_environment=any_environment)
     remote = shared_cache_of(workspace, environ, say)
-    return Session(workspace, Cache(default_cache_dir(environ)), environ, say, remote)
+    store = state_store_of(workspace, environ, say)
+    return Session(workspace, Cache(default_cache_dir(environ)), environ, say, store, remote)
 
 
 def validate(root: Path, environment: str | None, environ: Mapping[str, str]) -> tuple[Session, Diagnostics]:
@@ -200,15 +199,24 @@ def plan(
     found = workspace.warnings + warnings + judged.warnings + warnings_of(made)
     protected = workspace.environment if workspace.target.protect else None
     refused = Diagnostics(check_safe(made, protected_environment=protected))
-    return Planned(session, made, providers, account, live, state, found, fits, refused)
+    return Planned(session, made, providers, account, live, state, found, judged, refused)
 
 
 def _stored(session: Session) -> tuple[State, frozenset[str]]:
     """State, an empty one before the first apply, and the specs that own what is in it."""
     workspace = session.workspace
     state = session.store.load() or State("", workspace.project.name, workspace.environment)
-    _check_owner(state, workspace)
+    check_owner(state, session)
     return state, frozenset(o for r in state.records.values() for o in r.owners)
+
+
+@contextlib.contextmanager
+def held_store(session: Session, operation: str) -> Iterator[StateStore]:
+    """The state, which nobody else writes meanwhile."""
+    with session.store.lock(operation) as lease:
+        if lease.robbed is not None:
+            session.say(f"took over the lock of {lease.robbed}")
+        yield session.store
 
 
 def _wanted(workspace: Workspace, request: Request) -> list[EdgeModel]:
@@ -227,11 +235,13 @@ def _contents(made: Plan, account: Account) -> dict[Key, Contents]:
     }
 
 
-def _check_owner(state: State, workspace: Workspace) -> None:
+def check_owner(state: State, session: Session) -> None:
+    """Raise unless `state` is this project's and environment's."""
+    workspace = session.workspace
     if (state.project, state.environment) != (workspace.project.name, workspace.environment):
         detail = (
-            f"{workspace.state_path} belongs to {state.project} in {state.environment}, not to "
-            f"{workspace.project.name} in {workspace.environment}. Give each environment its own `state.path`; "
+            f"{session.store.where} belongs to {state.project} in {state.environment}, not to "
+            f"{workspace.project.name} in {workspace.environment}. Give each environment its own `state`; "
             "a project keeps its name."
         )
         raise EdgespecError(error("ES305", "The state is another's", detail))
@@ -355,13 +365,12 @@ def apply(
 ) -> Applied:
     """Plan, ask, carry out; the lock is held from before the plan to the end. With `saved`, only just that plan."""
     request = plan_file.request_of(saved) if saved else request or Request(names, destroy, allow_destroy=allow_destroy)
-    store = session.store
 
     def waiting(who: str) -> None:
         session.say(f"waiting for {who}: cache gc")
 
     with (
-        store.lock("destroy" if request.destroy else "apply"),
+        held_store(session, "destroy" if request.destroy else "apply") as store,
         session.cache.in_use(waiting),
         contextlib.closing(plan(session, request=request, saved=saved)) as planned,
     ):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from edgespec import assets
 from edgespec.build.cache import default_cache_dir
@@ -12,8 +14,11 @@ from edgespec.diagnostics import EdgespecError, error
 from edgespec.providers.cloudflare.account import TOKEN, Account, Endpoints, missing_token
 from edgespec.providers.cloudflare.remote_cache import R2Store
 from edgespec.secret import Secret
-from edgespec.spec.models import LocalTarget, SharedCache
+from edgespec.spec.models import LocalState, LocalTarget, SharedCache
 from edgespec.spec.variables import STAND_IN
+from edgespec.stores.base import StateStore
+from edgespec.stores.local import LocalStore
+from edgespec.stores.r2 import R2StateStore
 from edgespec.workspace import STATE_DIR, Workspace
 
 if TYPE_CHECKING:
@@ -54,6 +59,33 @@ def account_of(workspace: Workspace, environment: str, environ: Mapping[str, str
         detail = f"`account` of the environment {environment} is a variable that is not set."
         raise EdgespecError(error("ES121", "Variable is not set", detail))
     return Account(Endpoints(target.account, target.api_base_url, token, target.s3_base_url), say=say)
+
+
+def state_store_of(workspace: Workspace, environ: Mapping[str, str], say: Say) -> StateStore:
+    """Where the environment in use keeps its state. Connects when something is asked of it."""
+    state = workspace.target.state
+    if isinstance(state, LocalState):
+        return LocalStore(workspace.state_path)
+    key = f"{state.prefix}/{workspace.project.name}/{workspace.environment}.json"
+    client = _S3(lambda: account_of(workspace, workspace.environment, environ, say), state.jurisdiction or "default")
+    return R2StateStore(state.bucket, key, client)
+
+
+class _S3:
+    """The S3 client of an account that is connected when it is first asked for, and closed with this."""
+
+    def __init__(self, connect: Callable[[], Account], jurisdiction: str) -> None:
+        self._connect = connect
+        self._jurisdiction = jurisdiction
+        self._mutex = threading.Lock()
+        self._account: Account | None = None
+
+    def __call__(self) -> Any:
+        with self._mutex:
+            if self._account is None:
+                self._account = self._connect()
+                weakref.finalize(self, self._account.close)
+            return self._account.s3(self._jurisdiction)
 
 
 def shared_cache_of(workspace: Workspace, environ: Mapping[str, str], say: Say) -> RemoteCache | None:

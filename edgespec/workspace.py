@@ -11,7 +11,7 @@ from typing import Final
 from edgespec.diagnostics import Checked, Diagnostic, Diagnostics, EdgespecError, error
 from edgespec.spec.document import Node, Source
 from edgespec.spec.load import load_project, load_specs
-from edgespec.spec.models import EdgeModel, Environment, Project
+from edgespec.spec.models import EdgeModel, Environment, LocalState, Project
 from edgespec.spec.validate import place, suggest
 from edgespec.values import digest
 
@@ -37,8 +37,10 @@ class Workspace:
 
     @property
     def state_path(self) -> Path:
-        path = self.target.state.path or f"{STATE_DIR}/state/{self.environment}.json"
-        return self.root / path
+        """The state's file where it is kept on this machine, which it is when nothing is said."""
+        state = self.target.state
+        path = state.path if isinstance(state, LocalState) else None
+        return self.root / (path or f"{STATE_DIR}/state/{self.environment}.json")
 
     @property
     def spec_digest(self) -> str:
@@ -89,9 +91,9 @@ def load_workspace(
         selected or next(iter(project.environments)),
         tuple(s.spec for s in specs.value),
         {s.spec.name: s.node for s in specs.value},
+        node,
         diagnostics,
     )
-        node,
 
 
 def _spec_sources(root: Path, project: Project, node: Node) -> tuple[list[Source], list[Diagnostic]]:

@@ -20,7 +20,6 @@ _LATER: Final[dict[str, dict[str, str]]] = {
     "Project": {
         "environments.*.overrides": "overlays",
         "environments.*.promote_from": "promotion",
-        "environments.*.state.bucket": "state in R2",
         "environments.*.target.zone": "zones, which routes need",
     },
 }
@@ -30,7 +29,6 @@ _LATER_VALUES: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "cache.weights.tiers.*": ("edge",),
         "task.type": ("token-classification",),
     },
-    "Project": {"environments.*.state.type": ("r2",)},
 }
 
 

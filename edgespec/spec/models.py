@@ -16,6 +16,7 @@ from edgespec.spec.pipeline import HeadStage, Quantization, Stage, Tune
 from edgespec.spec.types import (
     ACCOUNT,
     BUCKET,
+    KEY_PREFIX,
     EnvironmentName,
     Label,
     Name,
@@ -190,13 +191,13 @@ class Budget(Strict):
     memory: Size | None = None
     """Bytes of the isolate."""
     cpu_ms: CpuBudget | None = None
-
     monthly_cost: Annotated[float, Field(ge=0)] | None = None
     """USD a month at list prices, for `requests`."""
     requests: Annotated[Count, Field(ge=0)] = 1_000_000
     """Requests a month that the estimate of the cost is made for."""
     cold_loads: Annotated[float, Field(ge=0, le=1)] = 0.01
     """Of all requests, those that meet an isolate without the weights."""
+
 
 class Lifecycle(Strict):
     prevent_destroy: bool = False
@@ -263,9 +264,24 @@ class LocalState(Strict):
     """Default `.edgespec/state/<environment>.json`."""
 
 
+class R2State(Strict):
+    """A bucket of the environment's account, for machines and people that deploy to the same environment."""
+
+    type: Literal["r2"]
+    bucket: Annotated[str, StringConstraints(pattern=BUCKET)]
+    """Made by `edgespec state init`; no spec's, and none is destroyed with it."""
+    prefix: Annotated[str, StringConstraints(pattern=KEY_PREFIX, max_length=200)] = "edgespec"
+    """The state's key is `<prefix>/<project>/<environment>.json`."""
+    jurisdiction: Literal["eu", "us", "fedramp"] | None = None
+    """Of the bucket."""
+
+
+StatePlace = Annotated[LocalState | R2State, Field(discriminator="type")]
+
+
 class Environment(Strict):
     target: Target
-    state: LocalState = LocalState(type="local")
+    state: StatePlace = LocalState(type="local")
     protect: bool = False
     """Nothing is destroyed without `--allow-destroy`."""
 
@@ -283,22 +299,6 @@ class BuildOptions(Strict):
     cache: SharedCache | None = None
 
 
-class Project(Strict):
-    """What a repository deploys and to where."""
-
-    apiVersion: Literal["edgespec/v1"]
-    kind: Literal["Project"]
-    name: ProjectName
-    specs: Annotated[tuple[RelativePath, ...], Field(min_length=1)] = ("specs/*.yaml",)
-    environments: dict[EnvironmentName, Environment] = Field(
-        default_factory=lambda: {"local": Environment(target=LocalTarget(type="local"))}
-    )
-    build: BuildOptions = BuildOptions()
-
-
-METRICS: Final[dict[str, tuple[str, ...]]] = {
-    "text-classification": ("accuracy", "macro_f1"),
-    "text-classification/multi_label": ("exact_match", "macro_f1", "micro_f1"),
 PolicyMessage = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 
 
@@ -326,6 +326,23 @@ class Policy(Strict):
         return self.deny or self.warn or ""
 
 
+class Project(Strict):
+    """What a repository deploys and to where."""
+
+    apiVersion: Literal["edgespec/v1"]
+    kind: Literal["Project"]
+    name: ProjectName
+    specs: Annotated[tuple[RelativePath, ...], Field(min_length=1)] = ("specs/*.yaml",)
+    environments: dict[EnvironmentName, Environment] = Field(
+        default_factory=lambda: {"local": Environment(target=LocalTarget(type="local"))}
+    )
+    build: BuildOptions = BuildOptions()
+    policies: tuple[Policy, ...] = ()
+
+
+METRICS: Final[dict[str, tuple[str, ...]]] = {
+    "text-classification": ("accuracy", "macro_f1"),
+    "text-classification/multi_label": ("exact_match", "macro_f1", "micro_f1"),
     "keyword-extraction": (
         "f1",
         "mrr",
@@ -337,7 +354,6 @@ class Policy(Strict):
         "recall_at_5",
     ),
     "embedding": ("mrr", "pearson", "recall_at_1", "recall_at_5", "spearman"),
-    policies: tuple[Policy, ...] = ()
 }
 
 

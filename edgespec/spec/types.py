@@ -11,11 +11,13 @@ NAME: Final = r"^[a-z]([a-z0-9-]*[a-z0-9])?$"
 ENVIRONMENT: Final = r"^[a-z][a-z0-9]*$"
 ACCOUNT: Final = r"^[0-9a-f]{32}$"
 BUCKET: Final = r"^[a-z0-9][a-z0-9-]{1,61}[a-z0-9]$"
+KEY_PREFIX: Final = r"^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$"
 PATTERNS: Final = {
     NAME: "must be lower-case letters, digits and hyphens, starting with a letter and not ending with a hyphen",
     ENVIRONMENT: "must be lower-case letters and digits, starting with a letter",
     ACCOUNT: "must be an account id: 32 lower-case hexadecimal digits",
     BUCKET: "must be 3 to 63 lower-case letters, digits and hyphens, with a letter or digit first and last",
+    KEY_PREFIX: "must be letters, digits, `.`, `_` and `-`, with single slashes between them",
 }
 """What each pattern means, for people."""
 Name = Annotated[str, StringConstraints(pattern=NAME, min_length=1, max_length=40)]

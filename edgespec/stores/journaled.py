@@ -172,7 +172,15 @@ class JournaledStore:
 
     def _fence(self, lease: Lease) -> None:
         """Take the next serial, so that whoever held the lock before meets it at its next write, and stops."""
-        while (state := self.load()) is not None:
+        while True:
+            try:
+                state = self.load()
+            except StoreError:
+                raise
+            except EdgespecError:  # damaged: nothing can follow it, and it may be replaced
+                return
+            if state is None:
+                return
             try:
                 self._backend.append(Entry(state.lineage, state.serial + 1, (), lease.owner.lease))
             except ConflictError:  # it has just written: that belongs to the state too

@@ -178,9 +178,9 @@ class RemoteOpener:
         return Account(replace(self.endpoints, token=token))
 
 
-def make_bucket(account: Account, bucket: str) -> bool:
+def make_bucket(account: Account, bucket: str, jurisdiction: str = JURISDICTION) -> bool:
     """Makes the bucket; False when it is there already. Raises ProviderError."""
-    inputs = {"name": bucket, "jurisdiction": JURISDICTION, "location": None}
+    inputs = {"name": bucket, "jurisdiction": jurisdiction, "location": None}
     try:
         R2BucketProvider(account, Live(account)).create(Address("r2_bucket", bucket), inputs, lambda *_: None)
     except AlreadyExistsError:
