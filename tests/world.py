@@ -604,10 +604,10 @@ def plan(
     refreshed = refresh(moved.state, desired, providers(world))
     made = make_plan(desired, moved.state, refreshed, spec_digest="0" * 64, request=asked, moved=moved.moves).unwrap()
     builds = {Address("model", n): f.build for n, f in known.items()}
-    return replace(made, builds=builds, contents=_contents(world, made))
+    return replace(made, builds=builds, contents=contents(world, made))
 
 
-def _contents(world: World, made: Plan) -> dict[Key, Contents]:
+def contents(world: World, made: Plan) -> dict[Key, Contents]:
     found: dict[Key, Contents] = {}
     for change in made.changes:
         if change.action in (Action.DELETE, Action.REPLACE):

@@ -58,6 +58,7 @@ def make_plan(
         if more == chosen:
             break
         chosen = more
+    withheld = _left_out(work.part(replace(chosen, blocked=frozenset())), part) if chosen.blocked else ()
     steps = make_steps(part.changes, desired, refreshed.state)
     if steps.value is None:
         return Checked(None, steps.diagnostics)
@@ -71,7 +72,7 @@ def make_plan(
             request=request,
             drift=drift,
             moved=work.moved,
-            withheld=tuple(sorted(part.withheld)),
+            withheld=withheld,
         )
     )
 
@@ -93,6 +94,12 @@ class _Part:
 
     changes: dict[Key, Change] = field(default_factory=dict)
     withheld: dict[Address, Change] = field(default_factory=dict)
+
+
+def _left_out(whole: _Part, part: _Part) -> tuple[Address, ...]:
+    """What would change without the exclusions, and does not."""
+    wanted = {k.address for k, c in whole.changes.items() if c.action is not Action.NOOP}
+    return tuple(sorted(wanted - {k.address for k, c in part.changes.items() if c.action is not Action.NOOP}))
 
 
 @dataclass(frozen=True, slots=True)

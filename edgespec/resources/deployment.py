@@ -20,7 +20,11 @@ def address(spec: EdgeModel) -> Address:
     return Address(TYPE.name, spec.name)
 
 
-def desired(spec: EdgeModel, *, worker: Address, quality_digest: str | None) -> DesiredResource:
+def desired(
+    spec: EdgeModel, *, worker: Address, runs_on: frozenset[Address], quality_digest: str | None
+) -> DesiredResource:
+    """`runs_on` is all that the version needs. The deployment's record keeps it until the traffic has moved: the
+    Worker's own record tells of its newest version, which may not be the one that answers."""
     gate = None
     if spec.quality is not None:
         gate = {
@@ -34,4 +38,6 @@ def desired(spec: EdgeModel, *, worker: Address, quality_digest: str | None) -> 
         "workers_dev": True,
         "quality": gate,
     }
-    return DesiredResource(address(spec), TYPE, inputs, (spec.name,), protected=spec.lifecycle.prevent_destroy)
+    return DesiredResource(
+        address(spec), TYPE, inputs, (spec.name,), depends_on=runs_on, protected=spec.lifecycle.prevent_destroy
+    )

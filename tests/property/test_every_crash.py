@@ -30,6 +30,15 @@ MOVED: Specs = (
     ),
     spec("gamma", cache={"weights": {"tiers": ["memory"]}}),
 )
+ELSEWHERE: Specs = (
+    spec(
+        "alpha",
+        regions={"shards": {"here": {"location": "oc"}}},
+        cache={"weights": {"tiers": ["memory"]}},
+    ),
+    RICH[1],
+)
+"""Only shards and the cache differ: the artifact stays, and other addresses hold it."""
 NOTHING: Specs = ()
 
 
@@ -43,8 +52,8 @@ def after(*history: Specs) -> MemoryStore:
 
 @pytest.mark.parametrize(
     ("before", "wanted"),
-    [(NOTHING, RICH), (RICH, MOVED), (MOVED, RICH), (RICH, NOTHING)],
-    ids=["create", "move", "move back", "destroy"],
+    [(NOTHING, RICH), (RICH, MOVED), (MOVED, RICH), (RICH, NOTHING), (RICH, ELSEWHERE)],
+    ids=["create", "move", "move back", "destroy", "other shards"],
 )
 def test_killed_anywhere(before: Specs, wanted: Specs) -> None:
     start = after(before)

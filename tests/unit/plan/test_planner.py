@@ -98,6 +98,25 @@ def test_an_interrupted_delete_that_went_through_is_no_loss() -> None:
     assert state.records and reasons["r2_bucket/shop-local-auto"] is Reason.NEW
 
 
+def test_what_serves_keeps_its_weights_until_the_traffic_has_moved() -> None:
+    """A shard moved, and the run was killed after the new version was uploaded: the Worker's record names the new
+    weights by then, and the old version still answers."""
+    world = World()
+    store = MemoryStore(world)
+    apply(world, store, [spec("alpha", cache=MEMORY)])
+    moved = [spec("alpha", cache=MEMORY, regions={"shards": {"world": {"location": "oc"}}})]
+    world.fail = {"update deployment/alpha"}
+    assert apply(world, store, moved).diagnostics.has_errors
+    made = plan(world, store, moved)
+    assert [str(s.id) for s in made.steps] == [
+        "update:deployment/alpha", "delete:weights/alpha/default", "delete:r2_bucket/shop-local-auto",
+    ]  # fmt: skip
+    assert apply(world, store, moved).diagnostics.has_errors  # still refused: and still everything is there
+    assert world.scripts["shop-local-alpha"].live == "version-1"
+    world.fail = set()
+    assert not apply(world, store, moved).diagnostics.has_errors
+
+
 def test_a_changed_reading_of_the_location_is_no_change() -> None:
     world = World()
     store = MemoryStore(world)
