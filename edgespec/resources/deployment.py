@@ -4,13 +4,14 @@ its preview address, so that a bad build never reaches a user."""
 from __future__ import annotations
 
 from edgespec.address import Address
-from edgespec.resources.base import DesiredResource, Fixed, Ref, ResourceType
+from edgespec.resources.base import DesiredResource, Fixed, Ref, ReplaceOrder, ResourceType
 from edgespec.resources.canonical import Rule
 from edgespec.spec.models import EdgeModel
 
 TYPE = ResourceType(
     "deployment",
     replace_on={"script": Fixed("a deployment belongs to its Worker", "keep the Worker's name")},
+    replace_order=ReplaceOrder.CREATE_FIRST,  # the old address answers until the new one does
     stable_outputs=frozenset({"url"}),
     shape={"workers_dev": Rule(default=True)},
 )
