@@ -1,8 +1,9 @@
 """SIGKILL an apply at every step, and apply again.
 
-A child process runs the real apply against the real local edge and kills itself at the n-th boundary: just before or
-just after a state write or a changing API call. Then a second apply runs to the end, and the account must hold exactly
-what an undisturbed apply leaves: nothing orphaned, nothing twice, nothing lost. n grows until the child gets through.
+A child process runs the real apply against the real local edge and kills itself at the n-th boundary: in the middle of
+a write of state or after it, just before or just after a changing API call. Then a second apply runs to the end, and
+the account must hold exactly what an undisturbed apply leaves: nothing orphaned, nothing twice, nothing lost. n grows
+until the child gets through.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from typing import Any
 
 import httpx
 import pytest
+import yaml
 
-from edgespec import assets, operations
+from edgespec import assets, operations, states
 from edgespec.assets import Bundles, Module
 from edgespec.plan.model import Action
-from edgespec.stores.local import LocalStore
+from edgespec.stores import local
+from edgespec.stores.local import LocalFiles
 from tests.e2e.conftest import TinyProject
 
 # A Worker without an engine, so that a hundred applies take seconds: healthy only when every chunk that its
@@ -78,6 +81,23 @@ class Boundaries:
 
         return wrapped
 
+    def after(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*args: Any) -> None:
+            call(*args)
+            self.reached()
+
+        return wrapped
+
+    def within(self, write: Callable[[int, bytes], None]) -> Callable[[int, bytes], None]:
+        """Half of it is in the file."""
+
+        def wrapped(descriptor: int, data: bytes) -> None:
+            write(descriptor, data[: len(data) // 2])
+            self.reached()
+            write(descriptor, data[len(data) // 2 :])
+
+        return wrapped
+
 
 def run_and_die(project: TinyProject, fatal: int, **options: Any) -> bool:
     """Apply in a child that dies at boundary `fatal`; False when it got through without reaching it."""
@@ -88,7 +108,9 @@ def run_and_die(project: TinyProject, fatal: int, **options: Any) -> bool:
             import botocore.httpsession
 
             boundaries = Boundaries(fatal)
-            LocalStore.save = boundaries.around(LocalStore.save, lambda *_: True)  # type: ignore[method-assign]
+            local._write_all = boundaries.within(local._write_all)
+            LocalFiles.append = boundaries.after(LocalFiles.append)  # type: ignore[method-assign]
+            LocalFiles.replace_snapshot = boundaries.after(LocalFiles.replace_snapshot)  # type: ignore[method-assign]
             httpx.Client.send = boundaries.around(  # type: ignore[method-assign]
                 httpx.Client.send,
                 lambda _, request, **__: request.method != "GET" and "/client/v4/" in str(request.url),
@@ -162,6 +184,7 @@ REGIONS = {
     "shards": {"world": {"location": "wnam"}, "eu": {"jurisdiction": "eu", "match": {"continents": ["EU"]}}},
 }
 CACHE = {"weights": {"kv": {"pin": ["tokenizer"]}}}
+STRIDE = 13
 
 
 @pytest.fixture
@@ -212,3 +235,25 @@ def test_killed_at_every_step_of_a_removal(crashing: TinyProject) -> None:
             break
         boundary += 1
     assert boundary > 20
+
+
+def test_killed_while_state_is_in_a_bucket(crashing: TinyProject) -> None:
+    """Every request to the bucket is a boundary too; a sample of all, another one with EDGESPEC_CRASH_OFFSET. What a
+    killed run leaves locked is unlocked, as its user would."""
+    path = crashing.root / "edgespec.yaml"
+    document = yaml.safe_load(path.read_text())
+    document["environments"]["local"]["state"] = {"type": "r2", "bucket": "state-of-crashes"}
+    path.write_text(yaml.safe_dump(document))
+    states.make_state_bucket(crashing.session())
+    boundary = 1 + int(os.environ.get("EDGESPEC_CRASH_OFFSET", "3")) % STRIDE
+    while run_and_die(crashing, boundary):
+        store = crashing.session().store
+        holder = store.holder()
+        if holder is not None:
+            store.unlock(holder)
+        check_converged(crashing)
+        crashing.apply_well(destroy=True)
+        assert not any(inventory(crashing).values())
+        boundary += STRIDE
+    assert boundary > 60
+    check_converged(crashing)
