@@ -34,6 +34,7 @@ from edgespec.plan.model import Action, Contents, Plan, Request
 from edgespec.plan.moves import Moved, renamed
 from edgespec.plan.planner import make_plan
 from edgespec.plan.safety import check_safe, warnings_of
+from edgespec.plan.settle import settled
 from edgespec.providers.base import Provider
 from edgespec.providers.build.model import ModelProvider
 from edgespec.providers.cloudflare.account import Account
@@ -381,7 +382,7 @@ def apply(
         _check_adoptions(planned.plan, adopt=adopt)
         if not planned.plan.is_empty and not approve(planned):
             return Applied(planned, None)
-        if planned.plan.is_empty and planned.stored.same_records(planned.plan.refreshed):
+        if planned.plan.is_empty and planned.stored.same_records(settled(planned.plan)):
             return Applied(planned, None)
         planned.live.forget()
         lineage = planned.stored.lineage or str(uuid.uuid4())
@@ -439,6 +440,7 @@ def bench(session: Session, name: str, *, engines: tuple[str, ...], rounds: int)
             session.specs[name],
             session.workspace.root,
             session.cache,
+            session.remote,
             engines=engines,
             rounds=rounds,
             providers=providers,

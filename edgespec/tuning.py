@@ -60,7 +60,7 @@ def _tuner(session: Session, path: str, rounds: int | None) -> search.Tuner:
         if not event.cached:
             session.say(f"  {event.stage}: {event.message}")
 
-    pipeline = Pipeline(session.workspace.root, session.cache, tell)
+    pipeline = Pipeline(session.workspace.root, session.cache, tell, session.remote)
 
     def metrics(spec: EdgeModel) -> Mapping[str, float]:
         evaluated = operations.evaluate(_alone(session, spec), spec.name, data=path, compare=False)

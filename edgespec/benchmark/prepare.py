@@ -16,6 +16,7 @@ from edgespec.build import sources
 from edgespec.build.cache import Cache
 from edgespec.build.embed import read_tokenizer
 from edgespec.build.pipeline import BuildEvent, Pipeline
+from edgespec.build.remote import RemoteCache
 from edgespec.diagnostics import EdgespecError, error
 from edgespec.spec.models import EdgeModel
 
@@ -26,6 +27,7 @@ def prepare(
     spec: EdgeModel,
     root: Path,
     cache: Cache,
+    remote: RemoteCache | None,
     *,
     engines: tuple[str, ...],
     rounds: int,
@@ -42,7 +44,7 @@ def prepare(
         if not event.cached:
             say(f"model/{spec.name}: {event.stage}: {event.message}")
 
-    pipeline = Pipeline(root, cache, tell)
+    pipeline = Pipeline(root, cache, tell, remote)
     own = pipeline.build(spec)
     variants, left_out = build_variants(spec, own, [e for e in engines if e != NATIVE], pipeline.build)
     if not variants:
