@@ -13,7 +13,8 @@ from edgespec.artifact_schema import ArtifactDocument
 from edgespec.evaluation import EvaluationDocument
 from edgespec.frontier import TuneDocument
 from edgespec.measurement import BenchDocument
-from edgespec.plan.file import PlanDocument
+from edgespec.plan.document import PlanDocument
+from edgespec.render.events import EventDocument
 from edgespec.spec.models import EdgeModel, Project
 from edgespec.state.codec import StateDocument
 from edgespec.state.journal import EntryDocument
@@ -25,6 +26,7 @@ MODELS: dict[str, tuple[type[BaseModel], str]] = {
     "state": (StateDocument, "edgespec's state of one environment"),
     "state-journal": (EntryDocument, "One line of the journal of a state of edgespec"),
     "plan": (PlanDocument, "A plan of edgespec"),
+    "event": (EventDocument, "A line of edgespec apply --json"),
     "artifact": (ArtifactDocument, "The manifest of an edgespec artifact"),
     "evaluation": (EvaluationDocument, "What edgespec eval measured"),
     "tune": (TuneDocument, "A search by edgespec tune"),

@@ -18,13 +18,14 @@ from edgespec.cli.options import (
     request_options,
     session_of,
 )
-from edgespec.cli.output import ApplyProgress, print_diagnostics, print_json, print_lines
-from edgespec.diagnostics import EdgespecError, error
+from edgespec.cli.output import ApplyProgress, JsonLines, print_diagnostics, print_lines
+from edgespec.cli.plan import print_plan
+from edgespec.diagnostics import Diagnostics, EdgespecError, RefusedError, error
+from edgespec.plan.events import Event
 from edgespec.plan.file import FORMAT, OLDER, stale
 from edgespec.plan.model import Request
 from edgespec.render import budget as render_budget
-from edgespec.render import plan as render_plan
-from edgespec.render.apply import to_json, totals
+from edgespec.render.apply import totals
 
 
 @click.command("apply")
@@ -79,22 +80,77 @@ def run(
     as_json: bool,
 ) -> None:
     """Apply and report; ends the process with the exit code."""
-    workspace = session.workspace
+    events = JsonLines() if as_json else None
+    try:
+        applied = _carry_out(
+            session, request, events, saved=saved, adopt=adopt, auto_approve=auto_approve, parallelism=parallelism
+        )
+    except EdgespecError as e:
+        if events is not None:
+            refused = "refused" if isinstance(e, RefusedError) else "failed"
+            events.summary(None, None, refused, e.diagnostics)
+        raise
+    result = applied.result
+    if result is not None:
+        print_diagnostics(result.diagnostics)
+    if events is not None:
+        found = result.diagnostics if result is not None else Diagnostics()
+        events.summary(applied.planned.document, result, _outcome(applied), found)
+    elif applied.planned.plan.is_empty:
+        print_plan(applied.planned)
+    elif result is None:
+        click.echo("Nothing was changed.")
+    else:
+        print_lines(totals(result))
+    if result is not None and result.interrupted:
+        sys.exit(130)
+    sys.exit(1 if result is not None and result.diagnostics.has_errors else 0)
 
+
+def _outcome(applied: operations.Applied) -> str:
+    result = applied.result
+    if result is None:
+        return "nothing to do" if applied.planned.plan.is_empty else "not approved"
+    if result.interrupted:
+        return "stopped"
+    return "failed" if result.diagnostics.has_errors else "done"
+
+
+def _carry_out(
+    session: operations.Session,
+    request: Request,
+    events: JsonLines | None,
+    *,
+    saved: dict[str, Any] | None,
+    adopt: bool,
+    auto_approve: bool,
+    parallelism: int,
+) -> operations.Applied:
     def approve(planned: operations.Planned) -> bool:
         print_diagnostics(planned.warnings)
-        if not as_json:
-            print_lines(render_plan.render(planned.plan, workspace.project.name, workspace.environment))
+        if events is None:
+            print_plan(planned)
             print_lines(render_budget.render(planned.fits, hint=not planned.plan.is_empty))
-        if auto_approve or saved is not None:
-            return True
-        if not sys.stdin.isatty():
-            detail = "There is no terminal to ask on. Review the plan and pass --auto-approve, or apply a plan file."
-            raise EdgespecError(error("ES205", "Not approved", detail))
-        return click.confirm(f"Apply this to {workspace.environment}?", default=False, err=True)
+        if not (auto_approve or saved is not None):
+            if not sys.stdin.isatty():
+                detail = (
+                    "There is no terminal to ask on. Review the plan and pass --auto-approve, or apply a plan file."
+                )
+                raise EdgespecError(error("ES205", "Not approved", detail))
+            if not click.confirm(f"Apply this to {session.workspace.environment}?", default=False, err=True):
+                return False
+        if events is not None:
+            events.plan(planned.document)
+        return True
 
-    with ApplyProgress() as on_event:
-        applied = operations.apply(
+    with ApplyProgress() as progress:
+
+        def on_event(event: Event) -> None:
+            progress(event)
+            if events is not None:
+                events.event(event)
+
+        return operations.apply(
             session,
             request=request,
             saved=saved,
@@ -103,20 +159,6 @@ def run(
             on_event=on_event,
             parallelism=parallelism,
         )
-    result = applied.result
-    if result is not None:
-        print_diagnostics(result.diagnostics)
-    if as_json:
-        print_json(to_json(applied.planned.document, result))
-    elif applied.planned.plan.is_empty:
-        print_lines(render_plan.render(applied.planned.plan, workspace.project.name, workspace.environment))
-    elif result is None:
-        click.echo("Nothing was changed.")
-    else:
-        print_lines(totals(result))
-    if result is not None and result.interrupted:
-        sys.exit(130)
-    sys.exit(1 if result is not None and result.diagnostics.has_errors else 0)
 
 
 def _saved(names: tuple[str, ...]) -> dict[str, Any] | None:

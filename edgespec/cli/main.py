@@ -7,6 +7,7 @@ import importlib
 import os
 import sys
 from pathlib import Path
+from types import TracebackType
 from typing import Final, NoReturn
 
 import click
@@ -77,6 +78,7 @@ def main() -> None:
     """Run, and turn what goes wrong into a message and an exit code."""
     from edgespec.diagnostics import EdgespecError, RefusedError
 
+    _scrub_tracebacks()
     try:
         code = cli.main(standalone_mode=False)
     except EdgespecError as e:
@@ -118,6 +120,24 @@ def _leave(code: int) -> NoReturn:
 def _report_bug(e: Exception) -> None:
     import traceback
 
+    from edgespec.secret import scrub
+
     frames = "".join(traceback.format_tb(e.__traceback__)[-3:])
-    click.echo(f"{frames}{type(e).__name__}: {e}", err=True)
+    click.echo(scrub(f"{frames}{type(e).__name__}: {e}"), err=True)
     click.echo("This is a bug in edgespec; please report it with the lines above.", err=True)
+
+
+def _scrub_tracebacks() -> None:
+    """What ends a thread, or this process, says nothing secret either."""
+    import threading
+
+    def hook(kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None) -> None:
+        import traceback
+
+        from edgespec.secret import scrub
+
+        if e is not None and not issubclass(type(e), SystemExit):
+            click.echo(scrub("".join(traceback.format_exception(kind, e, trace))), err=True, nl=False)
+
+    sys.excepthook = hook
+    threading.excepthook = lambda a: hook(a.exc_type, a.exc_value, a.exc_traceback)

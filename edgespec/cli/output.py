@@ -1,21 +1,27 @@
-"""Where text goes: results to stdout, diagnostics and progress to stderr, colour only on a terminal."""
+"""Where text goes: results to stdout, diagnostics and progress to stderr, colour only on a terminal, nothing with the
+text of a secret."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
 from edgespec.diagnostics import Diagnostics
-from edgespec.plan.events import Event, Outcome, StepFinished, StepProgress, StepStarted
+from edgespec.plan.events import ApplyResult, Event, Outcome, StepFinished, StepProgress, StepStarted
 from edgespec.plan.model import StepId, StepKind
 from edgespec.render import diagnostics as render_diagnostics
-from edgespec.render.text import Line
+from edgespec.render.events import event_line, plan_line, summary_line
+from edgespec.render.text import Line, fit, line, plain, printable
+from edgespec.secret import scrub
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -41,15 +47,26 @@ def coloured(stream: IO[str]) -> bool:
 
 
 def print_lines(lines: Sequence[Line], *, err: bool = False) -> None:
+    """On a terminal no line is wider than it; elsewhere each stays one line, for those who search."""
     stream = sys.stderr if err else sys.stdout
     colour = coloured(stream)
+    text = plain(list(lines))
+    if (clean := scrub(text)) != text:
+        lines = [line(row) for row in clean.split("\n")]
+    if stream.isatty():
+        lines = fit(lines, shutil.get_terminal_size().columns)
     for row in lines:
         text = "".join(click.style(s.text, **_STYLES[s.style]) if colour else s.text for s in row)
         click.echo(text.rstrip() if not colour else text, err=err, color=colour)
 
 
 def print_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False, sort_keys=False))
+    click.echo(scrub(json.dumps(value, indent=2, ensure_ascii=False, sort_keys=False)))
+
+
+def print_text(text: str) -> None:
+    """A document that is text already, with its end of line."""
+    click.echo(scrub(text), nl=False)
 
 
 def print_diagnostics(found: Diagnostics) -> None:
@@ -59,7 +76,36 @@ def print_diagnostics(found: Diagnostics) -> None:
 
 def say(message: str) -> None:
     """A line of progress."""
-    click.echo(message, err=True)
+    click.echo(scrub(message), err=True)
+
+
+class JsonLines:
+    """Events of an apply on stdout, a JSON object a line, each written as it happens."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._lock = threading.Lock()
+
+    def plan(self, document: Mapping[str, Any]) -> None:
+        self._write(plan_line(document, self._seconds))
+
+    def event(self, event: Event) -> None:
+        self._write(event_line(event, self._seconds))
+
+    def summary(
+        self, document: Mapping[str, Any] | None, result: ApplyResult | None, outcome: str, found: Diagnostics
+    ) -> None:
+        self._write(summary_line(document, result, outcome, found, self._seconds))
+
+    @property
+    def _seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    def _write(self, value: Mapping[str, Any]) -> None:
+        text = scrub(json.dumps(value, ensure_ascii=False))
+        with self._lock:
+            sys.stdout.write(text + "\n")
+            sys.stdout.flush()
 
 
 class ApplyProgress:
@@ -85,7 +131,7 @@ class ApplyProgress:
             self._started[event.step] = now
             self._start(event.step, now)
         elif isinstance(event, StepProgress):
-            self._advance(event, now)
+            self._advance(replace(event, message=printable(scrub(event.message))), now)
         else:
             self._finish(event, now - self._started.get(event.step, now))
 

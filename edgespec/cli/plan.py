@@ -11,10 +11,11 @@ import click
 
 from edgespec import operations
 from edgespec.cli.options import environment_option, json_option, request_of, request_options, session_of
-from edgespec.cli.output import print_diagnostics, print_json, print_lines, say
+from edgespec.cli.output import print_diagnostics, print_json, print_lines, print_text, say
 from edgespec.diagnostics import EdgespecError, error
 from edgespec.render import budget as render_budget
 from edgespec.render import explain as render_explain
+from edgespec.render import markdown as render_markdown
 from edgespec.render import plan as render_plan
 
 
@@ -29,6 +30,7 @@ from edgespec.render import plan as render_plan
 @click.option("--explain", is_flag=True, help="Also print the steps, with whom each waits for and why.")
 @click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 when there are changes.")
 @json_option
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print a comment for a change request.")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -40,18 +42,23 @@ def command(
     explain: bool,
     detailed_exitcode: bool,
     as_json: bool,
+    as_markdown: bool,
     **options: Any,
 ) -> None:
     """Show what apply would do, for all specs or the named ones. Nothing is built, uploaded or changed."""
+    if as_json and as_markdown:
+        detail = "--json and --markdown each print a whole document; choose one."
+        raise EdgespecError(error("ES226", "Options that do not go together", detail))
     session = session_of(ctx, environment)
     planned = operations.plan(session, request=request_of(names, destroy=destroy, **options))
     planned.close()
     print_diagnostics(planned.warnings)
     if as_json:
         print_json(planned.document)
+    elif as_markdown:
+        print_text(markdown(planned))
     else:
-        workspace = session.workspace
-        print_lines(render_plan.render(planned.plan, workspace.project.name, workspace.environment))
+        print_plan(planned)
         print_lines(render_explain.render(planned.plan.steps) if explain else [])
         print_lines(render_budget.render(planned.fits, hint=not planned.plan.is_empty))
     if (refusal := planned.refusal) is not None:
@@ -60,6 +67,27 @@ def command(
         _write(out, json.dumps(planned.document, indent=1, ensure_ascii=False) + "\n")
         say(f"The plan is in {out}; apply just this with: edgespec apply {out}")
     sys.exit(2 if detailed_exitcode and not planned.plan.is_empty else 0)
+
+
+def print_plan(planned: operations.Planned) -> None:
+    """For people, on stdout."""
+    workspace, judged = planned.session.workspace, planned.review
+    lines = render_plan.render(
+        planned.plan, workspace.project.name, workspace.environment, costs=judged.costs, verdicts=judged.verdicts
+    )
+    print_lines(lines)
+
+
+def markdown(planned: operations.Planned) -> str:
+    workspace, judged, refusal = planned.session.workspace, planned.review, planned.refusal
+    return render_markdown.render(
+        planned.plan,
+        workspace.project.name,
+        workspace.environment,
+        costs=judged.costs,
+        verdicts=judged.verdicts,
+        refused=[str(d) for d in refusal.diagnostics] if refusal is not None else (),
+    )
 
 
 def _write(path: Path, text: str) -> None:

@@ -18,7 +18,7 @@ from edgespec.plan.model import Action, Change, Plan
 from edgespec.plan.work import Work, total, work_of
 from edgespec.secret import Secret
 from edgespec.spec.document import Node
-from edgespec.spec.expressions import VARIABLES, Expression, Scope, compile_expression
+from edgespec.spec.expressions import Expression, Scope, compile_expression
 from edgespec.spec.models import EdgeModel, Policy
 from edgespec.spec.validate import place
 from edgespec.state.model import Key
@@ -91,20 +91,22 @@ def _unique(names: Sequence[str]) -> tuple[str, ...]:
 def _ask(compiled: Expression, data: Mapping[str, Any]) -> bool | str:
     """Whether it is true, or why that cannot be told."""
     try:
-        value = compiled.program.eval(data=data).value()
+        found = compiled.program.eval(data=data)
     except (RuntimeError, ValueError, TypeError) as e:
         return _plain(str(e))
-    return value if isinstance(value, bool) else f"it gives {type(value).__name__}, not true or false"
+    value, kind = found.value(), found.type().name()
+    if kind == "ERROR":
+        return _plain(str(value))
+    return value if isinstance(value, bool) else f"it gives a {kind.lower()}, and not true or false"
 
 
 def _plain(message: str) -> str:
     """cel-cpp's message without its own codes."""
-    said = message.splitlines()[0].removesuffix("]").split(" [")[0]
-    for code in ("INVALID_ARGUMENT: ", "NOT_FOUND: ", "UNKNOWN: ", "INTERNAL: "):
-        said = said.removeprefix(code)
-    name = next((n for n in VARIABLES[Scope.OWNER] if f'"{n}"' in said or f"'{n}'" in said), "")
-    if name and "No value" in said:
-        return f"`{name}` is not known here"
+    said = re.sub(r"^[A-Z_]+: ", "", message.splitlines()[0])
+    if missing := re.match(r'No value with name "([\w.]+)"', said):
+        return f"`{missing[1]}` is not known here"
+    if key := re.match(r"Key not found in map : (.*)", said):
+        return f"there is no {key[1]}; ask for it by `has(...)` or `in` first"
     return said[:1].lower() + said[1:]
 
 

@@ -2,7 +2,7 @@
 
 Sources, all read in 2026-11: developers.cloudflare.com/workers/platform/pricing/ (requests, CPU time, the plan's
 price), /kv/platform/pricing/ (reads, writes, storage; every key of a bulk call is one) and /r2/pricing/ (standard
-storage, class A and B, no egress). A change of a price is a change of this file alone, and the goldens of the costs show it.
+storage, class A and B, no egress). A change of a price is a change of this file alone, and the tests' figures show it.
 """
 
 from __future__ import annotations

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from edgespec.plan.events import ApplyResult, Outcome
-from edgespec.render.diagnostics import to_json as diagnostics_to_json
+from edgespec.render.events import urls_of
 from edgespec.render.text import Line, Span, line
 
 
@@ -21,23 +19,5 @@ def totals(result: ApplyResult) -> list[Line]:
     lines = [line(Span(f"Apply {ended}: ", "bold"), ", ".join(parts) + ".")]
     if failed:
         lines.append(line("What was done is in state. Fix the cause and run apply again: it goes on from here."))
-    for key, record in sorted(result.state.records.items()):
-        if key.address.type == "deployment" and not key.deposed and "url" in record.outputs:
-            lines.append(line(f"  {key.address.name}: ", Span(str(record.outputs["url"]), "cyan")))
+    lines += [line(f"  {name}: ", Span(url, "cyan")) for name, url in urls_of(result).items()]
     return lines
-
-
-def to_json(plan: dict[str, Any], result: ApplyResult | None) -> dict[str, Any]:
-    """The plan's digest, every step's outcome, and what went wrong."""
-    outcomes = {} if result is None else {str(s): o.value for s, o in result.outcomes.items()}
-    found = [] if result is None else diagnostics_to_json(result.diagnostics)
-    urls = (
-        {}
-        if result is None
-        else {
-            k.address.name: r.outputs["url"]
-            for k, r in sorted(result.state.records.items())
-            if k.address.type == "deployment" and not k.deposed and "url" in r.outputs
-        }
-    )
-    return {"plan": plan["digest"], "summary": plan["summary"], "steps": outcomes, "urls": urls, "diagnostics": found}

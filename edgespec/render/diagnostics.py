@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import unicodedata
 from typing import Final
 
 from edgespec.diagnostics import Diagnostic, Diagnostics, Severity, SourceRange
-from edgespec.render.text import Line, Span, line, printable
+from edgespec.render.text import Line, Span, columns, line, printable
 
 _WIDTH: Final = 110
 _STYLE: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
@@ -38,19 +37,13 @@ def _excerpt(source: SourceRange, style: str) -> list[Line]:
     shown = source.text[start : start + _WIDTH]
     before = shown[: source.column - 1 - start]
     marked = shown[len(before) : len(before) + source.length]
-    pad = "".join("\t" if c == "\t" else " " * _columns(c) for c in before)
-    carets = "^" * max(1, sum(_columns(c) for c in marked))
+    pad = "".join("\t" if c == "\t" else " " * columns(c) for c in before)
+    carets = "^" * max(1, columns(marked))
     number = str(source.line)
     return [
         line(Span(f"  {number} | ", "dim"), printable(shown)),
         line(Span(f"  {' ' * len(number)} | ", "dim"), pad, Span(carets, style)),
     ]
-
-
-def _columns(character: str) -> int:
-    if unicodedata.combining(character):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def to_json(found: Diagnostics) -> list[dict[str, object]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edgespec.plan.imports import Discovered, Import
-from edgespec.render.text import Line, Span, line, show
+from edgespec.render.plan import sides
+from edgespec.render.text import Line, Span, line
 from edgespec.resources.compile import TYPES
 
 _INDENT = " " * 8
@@ -19,10 +20,10 @@ def imports(found: Sequence[Import]) -> list[Line]:
         record = item.record
         note = "" if item.fields else "  (as the spec asks for)"
         lines.append(line("  ", Span("  > ", "cyan"), Span(str(record.address), "bold"), Span(note, "dim")))
-        opaque = TYPES[record.address.type].opaque
+        type_ = TYPES[record.address.type]
         for f in item.fields[:_FIELDS]:
-            before, after = (show(f.path, v, opaque=f.path in opaque) for v in (f.before, f.after))
-            lines.append(line(_INDENT, Span(f"{f.path:<28} ", "dim"), f"{before} -> {after}"))
+            both = sides(f, type_, opaque=f.path in type_.opaque)
+            lines.append(line(_INDENT, Span(f"{f.path:<28} ", "dim"), both))
         if len(item.fields) > _FIELDS:
             lines.append(line(_INDENT, Span(f"and {len(item.fields) - _FIELDS} more", "dim")))
         lines.append(())

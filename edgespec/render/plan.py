@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from edgespec.plan.cost import NOTHING, Costs
 from edgespec.plan.model import Action, Change, Contents, Drift, DriftKind, Plan, Reason
+from edgespec.plan.policy import Verdict
 from edgespec.plan.work import Work, total
-from edgespec.render.text import Line, Span, line, show
+from edgespec.render import cost as render_cost
+from edgespec.render import policies as render_policies
+from edgespec.render.text import Line, Span, Unit, line, show
+from edgespec.resources.base import FieldChange, ResourceType
+from edgespec.resources.canonical import DURATION, SIZE
 from edgespec.resources.compile import TYPES
 from edgespec.resources.facts import BuildFacts
+from edgespec.secret import Secret
 from edgespec.spec.units import format_size
 from edgespec.values import Inputs, Value, is_known
 
@@ -44,20 +51,38 @@ _BUILT: Final = frozenset({Action.CREATE, Action.ADOPT, Action.UPDATE, Action.RE
 """Actions of a model that may build it."""
 
 
-def render(plan: Plan, project: str, environment: str) -> list[Line]:
-    """Every change and the totals."""
+def render(
+    plan: Plan, project: str, environment: str, *, costs: Costs = NOTHING, verdicts: Sequence[Verdict] = ()
+) -> list[Line]:
+    """Every change, after the totals: what it takes, what it costs a month, what the policies say."""
     if plan.request.refresh_only:
         return render_drift(plan.drift, project, environment)
     changes = [c for c in plan.changes if c.action is not Action.NOOP]
     part = " of what was asked for" if plan.request.targets or plan.request.excludes or plan.request.names else ""
-    if not changes:
+    if not changes and not plan.protections:
         all_well = "" if part else " What is live is what the specs ask for."
-        return [line(Span(f"{project} in {environment}: no changes{part}.{all_well}", "green"))]
+        nothing = line(Span(f"{project} in {environment}: no changes{part}.{all_well}", "green"))
+        return [nothing, *render_policies.render(verdicts)]
     title = line(Span(f"Plan for {project} in {environment}: ", "bold"), Span(summary(plan), "bold"))
-    lines = [title, *_costs(total(plan)), ()]
-    for change in sorted(changes, key=lambda c: _ORDER.index(c.action)):  # in the order of the graph within each
-        lines += _change(change, plan)
+    lines = [title, *_costs(total(plan)), *render_cost.render(costs), *render_policies.render(verdicts), ()]
+    lines += _protections(plan)
+    for change in ordered(plan):
+        lines += change_lines(change, plan)
     return lines
+
+
+def _protections(plan: Plan) -> Iterator[Line]:
+    """What can be destroyed from now on, and what not any more: lifted ones first."""
+    for protected, doing, colour in ((False, "is lifted from", "red"), (True, "covers from now on", "dim")):
+        names = [str(a) for a, p in sorted(plan.protections.items()) if p is protected]
+        if names:
+            yield line("  ", Span(f"prevent_destroy {doing}: ", colour), ", ".join(names))
+            yield ()
+
+
+def ordered(plan: Plan) -> list[Change]:
+    """What changes, the dangerous part first; in the order of the graph within each action."""
+    return sorted((c for c in plan.changes if c.action is not Action.NOOP), key=lambda c: _ORDER.index(c.action))
 
 
 def render_drift(drift: Sequence[Drift], project: str, environment: str) -> list[Line]:
@@ -71,10 +96,9 @@ def render_drift(drift: Sequence[Drift], project: str, environment: str) -> list
         sign, colour = ("-", "red") if gone else ("~", "yellow")
         why = Span("  (in state, but gone)" if gone else "", "dim")
         lines.append(line("  ", Span(f"{sign:>3} ", colour), Span(str(found.key), "bold"), why))
-        hidden = TYPES[found.key.address.type].opaque
+        type_ = TYPES[found.key.address.type]
         for f in found.fields:
-            sides = (show(f.path, side, opaque=f.path in hidden) for side in (f.before, f.after))
-            lines.append(_field(f.path, " -> ".join(sides)))
+            lines.append(_field(f.path, sides(f, type_, opaque=f.path in type_.opaque)))
         lines.append(())
     return lines
 
@@ -82,7 +106,7 @@ def render_drift(drift: Sequence[Drift], project: str, environment: str) -> list
 def summary(plan: Plan) -> str:
     """`3 to create, 1 to replace`: only the actions that occur."""
     parts = [f"{n} to {a.value}" for a in _ORDER if (n := plan.count(a))]
-    return ", ".join(parts) or "no changes"
+    return ", ".join(parts) or ("only protection changes" if plan.protections else "no changes")
 
 
 def _costs(work: Work) -> list[Line]:
@@ -101,7 +125,8 @@ def _costs(work: Work) -> list[Line]:
     return [line(Span(f"It takes at most: {', '.join(parts)}.", "dim"))] if parts else []
 
 
-def _change(change: Change, plan: Plan) -> Iterator[Line]:
+def change_lines(change: Change, plan: Plan) -> Iterator[Line]:
+    """One change with its fields, and an empty line after it."""
     sign, colour = _SIGNS[change.action]
     why = f"  ({_WHY[change.reason]})" if change.reason in _WHY else ""
     yield line("  ", Span(f"{sign:>3} ", colour), Span(str(change.key), "bold"), Span(why, "dim"))
@@ -112,7 +137,10 @@ def _change(change: Change, plan: Plan) -> Iterator[Line]:
     if change.action in (Action.CREATE, Action.ADOPT) and change.after is not None:
         seen = change.before or {}
         new = {k: v for k, v in change.after.items() if k not in seen}
-        yield from (_field(path, show(path, value)) for path, value in _flatten(change.address.type, new))
+        type_ = TYPES[change.address.type]
+        yield from (
+            _field(path, show(path, value, unit=unit_of(type_, path))) for path, value in _flatten(type_.name, new)
+        )
     if change.action is not Action.CREATE:
         yield from _fields(change)
     if change.action in _BUILT and (build := plan.builds.get(change.address)) is not None:
@@ -127,11 +155,29 @@ def _fields(change: Change) -> Iterator[Line]:
         if unseen or _follows(f.path, change):
             continue
         hidden = f.path in type_.opaque
-        before, after = show(f.path, f.before, opaque=hidden), show(f.path, f.after, opaque=hidden)
         mark = Span("  forces replacement", "magenta") if f.replaces else Span("")
-        yield (*_field(f.path, f"{before} -> {after}"), mark)
+        yield (*_field(f.path, sides(f, type_, opaque=hidden)), mark)
         if f.replaces and (fixed := type_.replace_on.get(f.path)) is not None:
             yield line(f"{_INDENT}  ", Span(f"{fixed.why}. To avoid it: {fixed.avoid}.", "dim"))
+
+
+def sides(found: FieldChange, type_: ResourceType, *, opaque: bool) -> str:
+    """`old -> new`."""
+    if isinstance(found.before, Secret) and isinstance(found.after, Secret) and found.before.name == found.after.name:
+        return f"{found.after}, changed"
+    unit = unit_of(type_, found.path)
+    return " -> ".join(show(found.path, v, opaque=opaque, unit=unit) for v in (found.before, found.after))
+
+
+def unit_of(type_: ResourceType, path: str) -> Unit:
+    """What a number at `path` counts, as the type's shape has it."""
+    rules, found = type_.shape, None
+    for part in path.split("."):
+        found = rules.get(part) or (found.each if found is not None else None)
+        if found is None:
+            return ""
+        rules = found.fields
+    return "size" if found is SIZE else "duration" if found is DURATION else ""
 
 
 def _holds(held: Contents) -> str:

@@ -47,7 +47,8 @@ def html(document: EvaluationDocument) -> str:
     """A file that needs no other."""
     title = escape(f"{document.name}: evaluation")
     parts = [
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width">',
         f"<title>{title}</title><style>{_STYLE}</style></head><body>",
         f"<h1>{title}</h1>",
         *(f"<p>{escape(text)}</p>" for text in _facts(document)),

@@ -227,5 +227,5 @@ def _cel() -> Any:
         from cel_expr_python import cel
     except ImportError as e:
         detail = f"`policies` need the package cel-expr-python, which cannot be imported here: {e}."
-        raise EdgespecError(error("ES174", "Policies cannot be read", detail)) from e
+        raise EdgespecError(error("ES233", "Policies cannot be read", detail)) from e
     return cel

@@ -191,7 +191,7 @@ class Budget(Strict):
     memory: Size | None = None
     """Bytes of the isolate."""
     cpu_ms: CpuBudget | None = None
-    monthly_cost: Annotated[float, Field(ge=0)] | None = None
+    monthly_cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     """USD a month at list prices, for `requests`."""
     requests: Annotated[Count, Field(ge=0)] = 1_000_000
     """Requests a month that the estimate of the cost is made for."""

@@ -61,7 +61,15 @@ def test_plan_apply_plan(run: Run, world: World) -> None:
 def test_json_is_all_of_stdout(run: Run, world: World, project: Path) -> None:
     document = json.loads(run("plan", "--json").out)
     assert assets.schema_error("plan", document) is None
-    applied = json.loads(run("apply", "--json", "--auto-approve").out)
+    events = [json.loads(row) for row in run("apply", "--json", "--auto-approve").out.splitlines()]
+    assert [assets.schema_error("event", e) for e in events] == [None] * len(events)
+    assert [events[0]["event"], events[-1]["event"]] == ["plan", "summary"]
+    finished = {e["step"]: e["outcome"] for e in events if e["event"] == "finished"}
+    assert finished == events[-1]["steps"] and events[0]["digest"] == document["digest"] == events[-1]["plan"]
+    started = [e["step"] for e in events if e["event"] == "started"]
+    assert sorted(started) == sorted(finished)
+    applied = events[-1]
+    assert applied["outcome"] == "done"
     assert applied["summary"]["create"] == 6 and set(applied["steps"].values()) == {"done"}
     assert applied["urls"] == {"alpha": "http://127.0.0.1:8787/w/shop-local-alpha/"}
     assert {r["address"] for r in json.loads(run("state", "list", "--json").out)} >= {"worker/alpha", "model/alpha"}
