@@ -14,7 +14,8 @@ from edgespec.address import Address
 from edgespec.apply.schedule import PARALLELISM, Schedule
 from edgespec.diagnostics import Diagnostic, Diagnostics, EdgespecError, error, warning
 from edgespec.plan.events import ApplyResult, Event, OnEvent, Outcome, StepFinished, StepProgress, StepStarted
-from edgespec.plan.model import Action, Plan, StepId, StepKind
+from edgespec.plan.model import Plan, StepId, StepKind
+from edgespec.plan.settle import settled
 from edgespec.providers.base import Progress, Provider, ProviderError, StoppedError
 from edgespec.resources.base import DesiredResource, Ref, Verdict
 from edgespec.state.journal import Drop, Mutation, Put
@@ -71,28 +72,12 @@ def apply(
     exception that is no EdgespecError, KeyboardInterrupt in this thread included, ends the run at once: steps that
     still run write nothing to state any more, and what they were about is there as an intent."""
     check_fresh(plan, stored)
-    state = plan.refreshed
+    state = settled(plan)
     if not stored.same_records(state) or plan.steps:
-        state = store.save(_with_owners(state, plan))
+        state = store.save(state)
     run = _Run(plan, providers, store, on_event, WorkingState(state), stop or threading.Event(), nonce)
     run.steps(parallelism)
     return ApplyResult(run.state.freeze(), run.outcomes, Diagnostics(tuple(run.found)), run.interrupted)
-
-
-def _with_owners(state: State, plan: Plan) -> State:
-    """Records know the specs that need them now: a delete of one spec must leave what another shares.
-
-    What a record was made with changes only when it is found, or made, to be what the specs ask for."""
-    right = {c.address for c in plan.changes if c.action is Action.NOOP}
-    records = dict(state.records)
-    for address, resource in plan.desired.resources.items():
-        record = state.get(address)
-        if record is not None:
-            depends_on = resource.needs if address in right else record.depends_on
-            records[Key(address)] = replace(
-                record, owners=resource.owners, depends_on=depends_on, protected=resource.protected
-            )
-    return replace(state, records=records)
 
 
 class _OverError(BaseException):

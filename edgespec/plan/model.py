@@ -152,6 +152,8 @@ class Plan:
     drift: tuple[Drift, ...] = ()
     moved: Mapping[Address, Address] = field(default_factory=dict)
     """New address -> old one, of what `renamed_from` moves; `refreshed` has them at the new ones."""
+    protections: Mapping[Address, bool] = field(default_factory=dict)
+    """What `prevent_destroy` comes to protect, and from what it is lifted: state is told."""
     withheld: tuple[Address, ...] = ()
     """What would change, and is left as it is because of an exclusion."""
     contents: Mapping[Key, Contents] = field(default_factory=dict)
@@ -159,8 +161,9 @@ class Plan:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing to carry out, and nothing to move or bring up to date in state."""
-        return not self.steps and not self.moved and not (self.request.refresh_only and self.drift)
+        """Nothing to carry out, and nothing that a person should see before state is told of it."""
+        refreshed = self.request.refresh_only and self.drift
+        return not self.steps and not self.moved and not self.protections and not refreshed
 
     def count(self, *actions: Action) -> int:
         return sum(c.action in actions for c in self.changes)

@@ -72,6 +72,7 @@ def make_plan(
             request=request,
             drift=drift,
             moved=work.moved,
+            protections=_protections(part, refreshed.state),
             withheld=withheld,
         )
     )
@@ -100,6 +101,16 @@ def _left_out(whole: _Part, part: _Part) -> tuple[Address, ...]:
     """What would change without the exclusions, and does not."""
     wanted = {k.address for k, c in whole.changes.items() if c.action is not Action.NOOP}
     return tuple(sorted(wanted - {k.address for k, c in part.changes.items() if c.action is not Action.NOOP}))
+
+
+def _protections(part: _Part, state: State) -> dict[Address, bool]:
+    """Where the specs of what exists say otherwise than state."""
+    found: dict[Address, bool] = {}
+    for key, change in part.changes.items():
+        record = state.records.get(key)
+        if record is not None and change.action is not Action.DELETE and record.protected != change.protected:
+            found[key.address] = change.protected
+    return found
 
 
 @dataclass(frozen=True, slots=True)
