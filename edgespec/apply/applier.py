@@ -303,7 +303,7 @@ class _Run:
 
     def _progress(self, step: StepId) -> Progress:
         def tell(message: str, fraction: float | None) -> None:
-            if self.halted:
+            if self.halted and fraction != 1.0:  # what is whole is written down
                 raise StoppedError(step.key.address)
             self._tell(StepProgress(step, message, fraction))
 

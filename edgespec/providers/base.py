@@ -63,8 +63,9 @@ class StoppedError(ProviderError):
 
     code = "ES309"
 
-    def __init__(self, address: Address) -> None:
-        super().__init__(address, "Stopped", "The run was told to stop. Run apply again: it goes on from here.")
+    def __init__(self, address: Address, *, nothing_done: bool = False) -> None:
+        detail = "The run was told to stop. Run apply again: it goes on from here."
+        super().__init__(address, "Stopped", detail, nothing_done=nothing_done)
 
 
 class Provider(Protocol):

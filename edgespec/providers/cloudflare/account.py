@@ -13,9 +13,10 @@ from urllib.parse import urlsplit
 
 from edgespec.address import Address
 from edgespec.diagnostics import EdgespecError, error
-from edgespec.providers.base import ProviderError, WrongAccountError
+from edgespec.providers.base import ProviderError, StoppedError, WrongAccountError
 from edgespec.providers.cloudflare.pace import NotMadeError, Pace, Say
 from edgespec.secret import Secret, scrub_exception, scrub_logs
+from edgespec.web import trust
 
 if TYPE_CHECKING:
     from cloudflare import Cloudflare
@@ -113,6 +114,7 @@ class Account:
                     base_url=self.endpoints.api_base_url,
                     timeout=TIMEOUT,
                     follow_redirects=True,
+                    verify=trust(self.endpoints.api_base_url),
                 )
                 self._clients[repeatable] = Cloudflare(
                     api_token=self.endpoints.token.reveal(),
@@ -199,11 +201,11 @@ def api_errors(address: Address, doing: str) -> Iterator[Doing]:
         raise ProviderError(address, what, f"{said}.{_hint(e.status_code)}", nothing_done=nothing_done) from e
     except cloudflare.APIConnectionError as e:
         if isinstance(e.__cause__, NotMadeError):
-            raise _stopped(address, what, call) from e
+            raise StoppedError(address, nothing_done=not call.begun) from e
         detail = f"No answer from the API ({type(e.__cause__ or e).__name__}). Run apply again: it goes on from here."
         raise ProviderError(address, what, detail, nothing_done=not call.begun and _unsent(e)) from e
     except NotMadeError as e:
-        raise _stopped(address, what, call) from e
+        raise StoppedError(address, nothing_done=not call.begun) from e
     except ClientError as e:
         code = e.response.get("Error", {}).get("Code", "")
         message = e.response.get("Error", {}).get("Message", "")
@@ -222,10 +224,6 @@ def _scrubbed() -> Iterator[None]:
     except Exception as e:
         scrub_exception(e)
         raise
-
-
-def _stopped(address: Address, what: str, call: Doing) -> ProviderError:
-    return ProviderError(address, what, "The run was stopped before the call was made.", nothing_done=not call.begun)
 
 
 def _unsent(e: Exception) -> bool:
