@@ -31,7 +31,7 @@ from edgespec.plan import file as plan_file
 from edgespec.plan.budget import Fit
 from edgespec.plan.events import ApplyResult, OnEvent
 from edgespec.plan.model import Action, Contents, Plan, Request
-from edgespec.plan.moves import Moved, renamed
+from edgespec.plan.moves import renamed
 from edgespec.plan.planner import make_plan
 from edgespec.plan.safety import check_safe, warnings_of
 from edgespec.plan.settle import settled
@@ -174,7 +174,7 @@ def plan(
             state=state,
         )
     specs = _wanted(workspace, request)
-    moved = Moved(state) if request.refresh_only else renamed(state, workspace.specs).unwrap()
+    moved = renamed(state, workspace.specs, request).unwrap()
     facts, warnings = _facts(session, moved.state, specs)
     bundles = assets.bundles()
     chosen = [] if request.destroy else [s for s in specs if not request.names or s.name in request.names]

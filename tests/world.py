@@ -24,12 +24,13 @@ from functools import partial
 from typing import Any
 
 from edgespec.address import Address
+from edgespec.apply.applier import THREAD
 from edgespec.apply.applier import apply as run_steps
 from edgespec.apply.refresh import refresh
 from edgespec.artifact import Chunk, FileEntry, Manifest, ModelInfo
 from edgespec.plan.events import ApplyResult, Event
 from edgespec.plan.model import Action, Contents, Plan, Request
-from edgespec.plan.moves import Moved, renamed
+from edgespec.plan.moves import renamed
 from edgespec.plan.planner import make_plan
 from edgespec.providers.base import AlreadyExistsError, Observed, Progress, Provider, ProviderError
 from edgespec.resources import model as model_type
@@ -600,7 +601,7 @@ def plan(
     kept = [] if whole or asked.refresh_only else [s for s in specs if not (asked.destroy and s.name in names)]
     known = {s.name: facts(world, s) for s in kept}
     desired = compile_specs(PROJECT, ENVIRONMENT, sorted(kept, key=lambda s: s.name), known, BUNDLE)
-    moved = Moved(store.load()) if asked.refresh_only else renamed(store.load(), specs).unwrap()
+    moved = renamed(store.load(), specs, asked).unwrap()
     refreshed = refresh(moved.state, desired, providers(world))
     made = make_plan(desired, moved.state, refreshed, spec_digest="0" * 64, request=asked, moved=moved.moves).unwrap()
     builds = {Address("model", n): f.build for n, f in known.items()}
@@ -634,9 +635,21 @@ def apply(
     """Plan and carry out, as `edgespec apply` does."""
     made = plan(world, store, specs, only=only, destroy=destroy, request=request)
     heard: list[Event] = [] if events is None else events
-    result = run_steps(made, store.load(), providers(world), store, heard.append, parallelism=parallelism)
+    try:
+        result = run_steps(made, store.load(), providers(world), store, heard.append, parallelism=parallelism)
+    except Crash:
+        join_steps()
+        raise
     store.fold()
     return result
+
+
+def join_steps() -> None:
+    """Wait for the threads of a run that was killed: dead, they do nothing more, but must not come to life again when
+    the next one lives."""
+    for thread in threading.enumerate():
+        if thread.name == THREAD:
+            thread.join()
 
 
 def spec(name: str = "alpha", **fields: Any) -> EdgeModel:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from edgespec.address import Address
 from edgespec.diagnostics import Checked
+from edgespec.plan.model import EVERYTHING, Request
 from edgespec.resources.compile import TYPES
 from edgespec.spec.models import EdgeModel
 from edgespec.state.edit import move
@@ -20,14 +21,17 @@ class Moved:
     """New address -> old one."""
 
 
-def renamed(state: State, specs: Iterable[EdgeModel]) -> Checked[Moved]:
-    """`state` with the records of renamed specs at their new addresses. Once done it changes nothing: no record has the
-    old name any more, so the field may stay in the spec."""
+def renamed(state: State, specs: Iterable[EdgeModel], request: Request = EVERYTHING) -> Checked[Moved]:
+    """`state` with the records of renamed specs at their new addresses, of those that the request is about. Once done
+    it changes nothing: no record has the old name any more, so the field may stay in the spec."""
+    if request.refresh_only:
+        return Checked(Moved(state))
     names: dict[str, str] = {}
     moves: dict[Address, Address] = {}
+    part = {*request.names, *(a.name.partition("/")[0] for a in request.targets)}
     for spec in specs:
         old = spec.lifecycle.renamed_from
-        if old is None:
+        if old is None or (part and spec.name not in part):
             continue
         names[old] = spec.name
         for key in state.records:

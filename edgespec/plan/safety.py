@@ -42,7 +42,20 @@ def check_safe(plan: Plan, *, protected_environment: str | None) -> tuple[Diagno
             found.append(error("ES221", "The environment is protected", detail))
         elif not plan.request.destroy:
             found += _too_much(plan, gone)
+    if not plan.request.allow_destroy:
+        found += _foreign(plan)
     return tuple(found)
+
+
+def _foreign(plan: Plan) -> Iterator[Diagnostic]:
+    """Keys of somebody else go with a namespace. A bucket is not deleted while it holds anything."""
+    for key, held in sorted(plan.contents.items()):
+        if held.foreign and key.address.type == "kv_namespace":
+            detail = (
+                f"{key} holds {held.foreign} keys that edgespec did not put there, and they would go with it. Save "
+                "them, or say `--allow-destroy`."
+            )
+            yield error("ES225", "Objects of somebody else", detail, address=str(key.address))
 
 
 def _prevented(gone: Sequence[Change]) -> Iterator[Diagnostic]:
@@ -86,10 +99,11 @@ def warnings_of(plan: Plan) -> Iterator[Diagnostic]:
         )
         yield warning("ES224", "Only a part of the specs", detail)
     for key, held in sorted(plan.contents.items()):
-        if held.foreign:
-            stays = key.address.type == "r2_bucket"
-            then = "It will not be deleted as long as they are in it." if stays else "They go with it."
-            detail = f"{key} holds {held.foreign} objects that edgespec did not put there. {then}"
+        if held.foreign and key.address.type == "r2_bucket":
+            detail = (
+                f"{key} holds {held.foreign} objects that edgespec did not put there. It is not deleted as long as "
+                "they are in it."
+            )
             yield warning("ES225", "Objects of somebody else", detail, address=str(key.address))
 
 

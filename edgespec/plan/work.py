@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, TypeGuard
 
-from edgespec.address import Address
 from edgespec.artifact import Manifest
 from edgespec.plan.model import Action, Change, Plan
-from edgespec.state.model import Key, ResourceRecord, State
+from edgespec.state.model import Key
 from edgespec.values import Inputs, canonical_json, is_known
 
 _UPS: Final = frozenset({Action.CREATE, Action.ADOPT, Action.UPDATE, Action.REPLACE})
@@ -46,7 +45,7 @@ def _sum(one: int | None, other: int | None) -> int | None:
 
 def work_of(plan: Plan) -> dict[Key, Work]:
     """For every change that does something."""
-    held = _Held(plan.refreshed)
+    held = _Held(plan)
     return {c.key: _work(c, plan, held) for c in plan.changes if c.action not in (Action.NOOP, Action.MOVE)}
 
 
@@ -78,6 +77,8 @@ def _version(change: Change, plan: Plan) -> Work:
 
 _PLACES: Final[Mapping[str, tuple[str, ...]]] = {"weights": ("bucket", "jurisdiction"), "kv_pins": ("namespace_id",)}
 """The inputs that name where the objects are."""
+_CONTENT: Final[Mapping[str, tuple[str, ...]]] = {"weights": ("blobs",), "kv_pins": ("manifest", "files")}
+_Place: TypeAlias = tuple[object, ...]
 
 
 def objects(type_: str, inputs: Inputs) -> dict[str, int]:
@@ -89,53 +90,61 @@ def objects(type_: str, inputs: Inputs) -> dict[str, int]:
     return {c.sha256: c.size for name in data["files"] if name in manifest.files for c in manifest.files[name].chunks}
 
 
-def place_of(type_: str, inputs: Inputs) -> tuple[object, ...]:
+def place_of(type_: str, inputs: Inputs) -> _Place:
     return (type_, *(inputs.get(name) for name in _PLACES[type_]))
 
 
 class _Held:
-    """Which records name each stored object. Counted once for a whole plan: it is asked for every change."""
+    """What stays where, whatever becomes of the plan's changes, and what goes. Counted once for a whole plan."""
 
-    def __init__(self, state: State) -> None:
-        self._count: dict[tuple[object, ...], dict[str, int]] = {}
-        for key, record in state.records.items():
-            if key.address.type in _PLACES:
-                there = self._count.setdefault(place_of(key.address.type, record.inputs), {})
-                for sha in _objects(key.address, record):
-                    there[sha] = there.get(sha, 0) + 1
+    def __init__(self, plan: Plan) -> None:
+        leaving = {c.key for c in plan.changes if c.action in _DOWNS}
+        self._staying: dict[_Place, set[str]] = {}
+        self._wanted: dict[_Place, set[str]] = {}
+        self._claimed: set[tuple[_Place, str]] = set()
+        for key, record in plan.refreshed.records.items():
+            if key.address.type in _PLACES and key not in leaving:
+                place = place_of(key.address.type, record.inputs)
+                self._staying.setdefault(place, set()).update(objects(key.address.type, record.inputs))
+        for change in plan.changes:
+            type_ = change.address.type
+            if type_ in _PLACES and change.action in _UPS and _content_known(change.after, type_):
+                place = place_of(type_, change.after)
+                self._wanted.setdefault(place, set()).update(objects(type_, change.after))
 
-    def at(self, place: tuple[object, ...]) -> Mapping[str, int]:
-        return self._count.get(place, {})
+    def sent(self, change: Change) -> list[int] | None:
+        """Bytes of each object that is not there yet; None where that is not known."""
+        type_, after = change.address.type, change.after
+        if not _content_known(after, type_):
+            return None
+        place = place_of(type_, after)
+        there: set[str] = set()
+        if change.action is not Action.UPDATE:  # else some of its own are missing: which, only the call can tell
+            there |= self._staying.get(place, set())
+            if change.action is Action.REPLACE and change.before is not None:
+                there |= set(objects(type_, change.before)) if place_of(type_, change.before) == place else set()
+        return [size for sha, size in objects(type_, after).items() if sha not in there]
+
+    def gone(self, change: Change) -> int:
+        """Objects that nothing names any more once this is carried out, each counted for one change only."""
+        if change.action not in _DOWNS or change.before is None:
+            return 0
+        type_ = change.address.type
+        place = place_of(type_, change.before)
+        kept = self._staying.get(place, set()) | self._wanted.get(place, set())
+        doomed = {(place, sha) for sha in objects(type_, change.before)} - {(place, k) for k in kept} - self._claimed
+        self._claimed |= doomed
+        return len(doomed)
 
 
-def _objects(address: Address, record: ResourceRecord) -> dict[str, int]:
-    return objects(address.type, record.inputs)
+def _content_known(inputs: Inputs | None, type_: str) -> TypeGuard[Inputs]:
+    return inputs is not None and all(is_known(inputs.get(name)) for name in _CONTENT[type_])
 
 
 def _content(change: Change, held: _Held) -> Work:
-    type_ = change.address.type
-    upload: int | None = 0
-    writes: int | None = 0
-    if change.action in _UPS and change.after is not None:
-        if not is_known(dict(change.after)):
-            upload = writes = None
-        else:
-            whole = change.action is Action.UPDATE  # some of its own objects are missing: which, only the call can tell
-            there = {} if whole else held.at(place_of(type_, change.after))
-            sent = [size for sha, size in objects(type_, change.after).items() if sha not in there]
-            upload, writes = sum(sent), len(sent)
-    deletes = _gone(change, held)
-    if type_ == "weights":
+    sent = held.sent(change) if change.action in _UPS else []
+    upload, writes = (None, None) if sent is None else (sum(sent), len(sent))
+    deletes = held.gone(change)
+    if change.address.type == "weights":
         return Work(upload, writes, deletes)
     return Work(upload, 0, 0, writes, deletes)
-
-
-def _gone(change: Change, held: _Held) -> int:
-    if change.action not in _DOWNS or change.before is None:
-        return 0
-    type_, place = change.address.type, place_of(change.address.type, change.before)
-    kept: frozenset[str] = frozenset()
-    if change.action is Action.REPLACE and change.after is not None and is_known(dict(change.after)):
-        kept = frozenset(objects(type_, change.after)) if place_of(type_, change.after) == place else kept
-    there = held.at(place)
-    return sum(there.get(sha, 0) <= 1 and sha not in kept for sha in objects(type_, change.before))

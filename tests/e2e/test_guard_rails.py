@@ -1,5 +1,5 @@
-"""What a platform team relies on, on the real local edge: drift, refresh-only, protection that outlives its spec, import
-of what exists, renames."""
+"""What a platform team relies on, on the real local edge: drift, refresh-only, protection that outlives its spec,
+import of what exists, renames."""
 
 from __future__ import annotations
 
@@ -146,12 +146,25 @@ def test_specs_are_written_for_what_is_deployed(project: TinyProject) -> None:
 
     project.write_spec("lost", edit)
     project.apply_well()
+    account = project.plan().account
+    module = (
+        "index.mjs",
+        b"export default { fetch() { return new Response('mine') } }",
+        "application/javascript+module",
+    )
+    account.sdk.workers.scripts.update(
+        f"{project.name}-local-foreign", account_id=account.id, metadata={"main_module": "index.mjs"}, files=[module]
+    )
     original = yaml.safe_load((project.root / "specs" / "lost.yaml").read_text())
     (project.root / "specs" / "lost.yaml").unlink()
     project.session().workspace.state_path.unlink()
     listed = run(project, "import", "--all", "--yes")
     assert listed.exit_code == 0, listed.output
     assert "worker/lost  (not in state)" in listed.stdout
+    assert "worker/foreign  (not in state; it has no config.json: edgespec did not make it)" in listed.stdout
+    assert not (project.root / "specs" / "imported" / "foreign.yaml").exists()
+    account.sdk.workers.scripts.delete(f"{project.name}-local-foreign", account_id=account.id)
+    account.close()
     path = project.root / "specs" / "imported" / "lost.yaml"
     written = yaml.safe_load(path.read_text())
     assert written["task"]["labels"] == original["task"]["labels"]
@@ -166,3 +179,20 @@ def test_specs_are_written_for_what_is_deployed(project: TinyProject) -> None:
     assert run(project, "import", "--all", "--yes").exit_code == 0
     assert actions(project) == {}  # what was written means what was deployed
     assert project.infer("lost", "hello")[0]["label"] == "other"
+
+
+def test_a_namespace_with_keys_of_somebody_else_is_not_deleted(project: TinyProject) -> None:
+    project.apply_well()
+    account = project.plan().account
+    namespace = str(
+        next(r for k, r in project.state().records.items() if k.address.type == "kv_namespace").outputs["id"]
+    )
+    account.sdk.kv.namespaces.values.update("mine", account_id=account.id, namespace_id=namespace, value=b"keep me")
+    planned = project.plan(destroy=True)
+    (held,) = (h for k, h in planned.plan.contents.items() if k.address.type == "kv_namespace")
+    assert (held.objects, held.foreign) == (1, 1)
+    with pytest.raises(EdgespecError, match="holds 1 keys"):
+        project.apply(destroy=True)
+    assert project.infer("tiny", "hello")[0]["label"] == "other"  # before any side effect
+    account.sdk.kv.namespaces.values.delete("mine", account_id=account.id, namespace_id=namespace)
+    account.close()

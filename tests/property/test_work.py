@@ -1,0 +1,66 @@
+"""What a plan says that it takes, against what an apply really does."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+
+from edgespec.plan.model import Action
+from edgespec.plan.work import Work, total, work_of
+from edgespec.spec.models import EdgeModel
+from tests.property.strategies import specs
+from tests.world import MemoryStore, World, apply, build, facts, plan, spec
+
+
+def done(world: World, before: int, what: str) -> int:
+    return sum(e.startswith(what + " ") for e in world.effects[before:])
+
+
+@settings(max_examples=60, deadline=None)
+@given(specs(), specs())
+def test_what_is_planned_is_at_least_what_is_done(one: tuple[EdgeModel, ...], other: tuple[EdgeModel, ...]) -> None:
+    world = World()
+    store = MemoryStore(world)
+    apply(world, store, one)
+    for wanted in other:  # every artifact is in the cache: nothing is left to be known
+        known = facts(world, wanted).build
+        world.cache[str(known.key)] = build(world, known.inputs)
+    made = plan(world, store, other)
+    work, before = total(made), len(world.effects)
+    assert work.upload is not None and work.r2_writes is not None and work.kv_writes is not None
+    assert not work.stages
+    apply(world, store, other)
+    assert work.r2_writes >= done(world, before, "put")
+    assert work.kv_writes >= done(world, before, "pin")
+    assert work.r2_deletes >= done(world, before, "remove")
+    assert work.kv_deletes >= done(world, before, "unpin")
+    assert bool(work.r2_writes) >= bool(done(world, before, "put"))
+    if not one:  # nothing is there yet that two could share: it is exact, but for what two models share
+        assert done(world, before, "put") <= work.r2_writes <= len(other) * max(1, done(world, before, "put"))
+
+
+def test_only_what_is_missing_is_counted() -> None:
+    """Another head over the same base: the tokenizer's chunks stay where they are."""
+    world = World()
+    store = MemoryStore(world)
+    apply(world, store, [spec("alpha", cache={"weights": {"kv": {"pin": ["model", "tokenizer"]}}})])
+    wanted = spec("alpha", quantization={"method": "none"}, cache={"weights": {"kv": {"pin": ["model", "tokenizer"]}}})
+    known = facts(world, wanted).build
+    manifest = world.cache[str(known.key)] = build(world, known.inputs)
+    made = plan(world, store, [wanted])
+    found = {str(k): w for k, w in work_of(made).items()}
+    size = len(manifest.encode())
+    assert found["weights/alpha/default"] == Work(upload=20 + size, r2_writes=3, r2_deletes=3)
+    assert found["kv_pins/alpha"] == Work(upload=20, kv_writes=2, kv_deletes=2)
+    assert found["model/alpha"] == Work()
+    assert found["worker/alpha"].upload == 1000 + size
+    before = len(world.effects)
+    apply(world, store, [wanted])
+    assert [done(world, before, w) for w in ("put", "pin", "remove", "unpin")] == [3, 2, 3, 2]
+
+
+def test_before_a_build_it_is_not_known() -> None:
+    world = World()
+    made = plan(world, MemoryStore(world), [spec("alpha")])
+    assert total(made).upload is None and total(made).r2_writes is None
+    assert total(made).stages == ("fetch", "export", "quantize", "pack")
+    assert {c.action for c in made.changes} == {Action.CREATE}
