@@ -144,10 +144,9 @@ def scrub_exception(e: BaseException) -> None:
             continue
         seen.add(id(found))
         found.args = tuple(_cleaned(a) for a in found.args)
-        for name, value in list(getattr(found, "__dict__", {}).items()):
-            cleaned = _cleaned(value)
-            if cleaned is not value:
-                found.__dict__[name] = cleaned
+        _clean_fields(found)
+        if isinstance(found, OSError):  # shown by these, not by its arguments
+            found.strerror, found.filename = _cleaned(found.strerror), _cleaned(found.filename)
         waiting += [found.__cause__, found.__context__]
         waiting += getattr(found, "exceptions", ())
 
@@ -177,8 +176,17 @@ class _Records:
         return record
 
 
+def _clean_fields(value: Any) -> None:
+    """Of an exception, or of a model that an SDK has put into one."""
+    fields = getattr(value, "__dict__", {})
+    for name, old in list(fields.items()):
+        if (new := _cleaned(old)) is not old:
+            fields[name] = new
+
+
 def _cleaned(value: Any) -> Any:
-    """The same object where nothing had to be taken out."""
+    """The same object where nothing had to be taken out. A request or a client is never touched, since it is in use;
+    where its `repr` tells a secret, that text without it takes its place."""
     if isinstance(value, str):
         found = scrub(value)
         return value if found == value else found
@@ -196,14 +204,19 @@ def _cleaned(value: Any) -> Any:
     if isinstance(value, BaseException):
         scrub_exception(value)
         return value
+    if hasattr(type(value), "__pydantic_fields__"):
+        _clean_fields(value)
     if value is None or isinstance(value, (bool, int, float, Secret)):
         return value
-    shown = repr(value)  # an exception shows its arguments by their repr
-    return value if scrub(shown) == shown else scrub(shown)
+    text = repr(value)
+    return value if (found := scrub(text)) == text else found
 
 
-_GAP: Final = re.compile("\x1b\\[[0-9;]*[A-Za-z]|[\\s\"'`+,|\\\\\u2026\u200b]|%0[AaDd]|%20")
-"""What may stand between the pieces of a text that was wrapped, quoted again or coloured."""
+_GAPS: Final = (
+    re.compile("\x1b\\[[0-9;]*[A-Za-z]|[\\s\"'`+,|\\\\\u2026\u200b]"),
+    re.compile(r"%0[AaDd]|%20|\\[nrt]|\\(?:x1b|u001b|033|e)\[[0-9;]*[A-Za-z]|[\s\"'`+,|\\]"),
+)
+"""What may stand between the pieces of a text that was wrapped, quoted again or coloured, and then encoded."""
 
 
 @dataclass(slots=True)
@@ -213,17 +226,19 @@ class _Live:
     lock: threading.Lock
     forms: dict[str, str]
     """What to look for, as it stands -> the secret's name."""
-    pieces: dict[str, str]
-    """What to look for where the gaps were taken out."""
+    pieces: tuple[dict[str, str], ...]
+    """What to look for where the gaps were taken out, for each kind of gap."""
 
     def add(self, name: str, text: str) -> None:
         if len(text) < SHORTEST or text in self.forms:
             return
         forms = {form: name for form in _forms(text) if len(form) >= SHORTEST}
-        squeezed = {s: name for form in forms if len(s := _GAP.sub("", form)) >= _PIECES}
         with self.lock:  # replaced whole: a scrub that runs meanwhile sees the old ones
             self.forms = dict(sorted({**self.forms, **forms}.items(), key=lambda f: (-len(f[0]), f[0])))
-            self.pieces = {**self.pieces, **squeezed}
+            self.pieces = tuple(
+                {**known, **{s: name for form in forms if len(s := gap.sub("", form)) >= _PIECES}}
+                for gap, known in zip(_GAPS, self.pieces, strict=True)
+            )
 
     def scrub(self, text: str) -> str:
         forms = self.forms
@@ -232,26 +247,28 @@ class _Live:
         for form, name in forms.items():
             if form in text:
                 text = text.replace(form, f"(secret {name})")
-        short = _GAP.sub("", text)
-        if any(piece in short for piece in self.pieces):
-            text = self._without_pieces(text)
+        for gap, pieces in zip(_GAPS, self.pieces, strict=True):
+            short = gap.sub("", text)
+            if any(piece in short for piece in pieces):
+                text = _without(text, gap, pieces)
         return text
 
-    def _without_pieces(self, text: str) -> str:
-        while True:
-            kept: list[int] = []
-            at = 0
-            for gap in _GAP.finditer(text):
-                kept.extend(range(at, gap.start()))
-                at = gap.end()
-            kept.extend(range(at, len(text)))
-            short = "".join(text[i] for i in kept)
-            found = [(short.find(p), p) for p in self.pieces if p in short]
-            if not found:
-                return text
-            start, piece = min(found, key=lambda f: (f[0], -len(f[1])))
-            first, last = kept[start], kept[start + len(piece) - 1]
-            text = f"{text[:first]}(secret {self.pieces[piece]}){text[last + 1 :]}"
+
+def _without(text: str, gap: re.Pattern[str], pieces: dict[str, str]) -> str:
+    """`text` with the name of the secret in place of each piece, gaps within it included."""
+    while True:
+        kept: list[int] = []
+        at = 0
+        for found in gap.finditer(text):
+            kept.extend(range(at, found.start()))
+            at = found.end()
+        kept.extend(range(at, len(text)))
+        short = "".join(text[i] for i in kept)
+        first = min(((short.find(p), -len(p), p) for p in pieces if p in short), default=None)
+        if first is None:
+            return text
+        start, _, piece = first
+        text = f"{text[: kept[start]]}(secret {pieces[piece]}){text[kept[start + len(piece) - 1] + 1 :]}"
 
 
 def _forms(text: str) -> Iterator[str]:
@@ -309,4 +326,4 @@ def _base64(data: bytes) -> Iterator[str]:
             yield encode(bytes(before) + data).decode()[start:end]
 
 
-_LIVE: Final = _Live(threading.Lock(), {}, {})
+_LIVE: Final = _Live(threading.Lock(), {}, tuple({} for _ in _GAPS))

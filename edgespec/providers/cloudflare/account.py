@@ -70,6 +70,8 @@ class Account:
     def __init__(self, endpoints: Endpoints, pace: Pace | None = None, say: Say = lambda _: None) -> None:
         self.endpoints = endpoints
         self.id = endpoints.account_id
+        token = endpoints.token
+        self._r2_key = token.derive("as R2's key", hashlib.sha256(token.reveal().encode()).hexdigest())
         self.pace = pace or (Pace.unlimited(say) if endpoints.is_loopback else Pace(say=say))
         self.s3_pace = Pace.unlimited(say)
         self.uploads = threading.BoundedSemaphore(UPLOADS)
@@ -143,9 +145,7 @@ class Account:
     def _s3_client(self, jurisdiction: str) -> Any:
         from edgespec.providers.cloudflare.s3 import s3_client
 
-        token = self.endpoints.token
-        secret = token.derive("as R2's key", hashlib.sha256(token.reveal().encode()).hexdigest())
-        return s3_client(self.endpoints.s3(jurisdiction), self._token_id(), secret, self.s3_pace)
+        return s3_client(self.endpoints.s3(jurisdiction), self._token_id(), self._r2_key, self.s3_pace)
 
     def _token_id(self) -> str:
         """R2's access key id is the API token's id, and its secret the SHA-256 of the token's value (R2 docs, "S3 API
