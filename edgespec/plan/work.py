@@ -102,6 +102,7 @@ class _Held:
         self._staying: dict[_Place, set[str]] = {}
         self._wanted: dict[_Place, set[str]] = {}
         self._claimed: set[tuple[_Place, str]] = set()
+        self._sent: set[tuple[_Place, str]] = set()
         for key, record in plan.refreshed.records.items():
             if key.address.type in _PLACES and key not in leaving:
                 place = place_of(key.address.type, record.inputs)
@@ -113,7 +114,8 @@ class _Held:
                 self._wanted.setdefault(place, set()).update(objects(type_, change.after))
 
     def sent(self, change: Change) -> list[int] | None:
-        """Bytes of each object that is not there yet; None where that is not known."""
+        """Bytes of each object that is not there yet, each counted for one change only; None where that is not
+        known."""
         type_, after = change.address.type, change.after
         if not _content_known(after, type_):
             return None
@@ -123,7 +125,9 @@ class _Held:
             there |= self._staying.get(place, set())
             if change.action is Action.REPLACE and change.before is not None:
                 there |= set(objects(type_, change.before)) if place_of(type_, change.before) == place else set()
-        return [size for sha, size in objects(type_, after).items() if sha not in there]
+        missing = {s: n for s, n in objects(type_, after).items() if s not in there and (place, s) not in self._sent}
+        self._sent.update((place, sha) for sha in missing)
+        return list(missing.values())
 
     def gone(self, change: Change) -> int:
         """Objects that nothing names any more once this is carried out, each counted for one change only."""

@@ -190,7 +190,7 @@ def test_a_namespace_with_keys_of_somebody_else_is_not_deleted(project: TinyProj
     account.sdk.kv.namespaces.values.update("mine", account_id=account.id, namespace_id=namespace, value=b"keep me")
     planned = project.plan(destroy=True)
     (held,) = (h for k, h in planned.plan.contents.items() if k.address.type == "kv_namespace")
-    assert (held.objects, held.foreign) == (1, 1)
+    assert held.foreign == 1 and held.objects > 1  # the Worker has cached chunks there
     with pytest.raises(EdgespecError, match="holds 1 keys"):
         project.apply(destroy=True)
     assert project.infer("tiny", "hello")[0]["label"] == "other"  # before any side effect
