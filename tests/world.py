@@ -139,14 +139,16 @@ class World:
                 self.broken -= set() if lost else {name}
         self.tick()
 
-    def disturb(self, number: int) -> None:
-        """Somebody removes or closes one of the things that exist."""
+    def disturb(self, number: int, recorded: State | None = None) -> None:
+        """Somebody removes, renames or closes one of the things that exist. A namespace whose id never came to be
+        `recorded` is not renamed: it has no other mark, so that nobody could find it again."""
+        ids = self.namespaces if recorded is None else {r.outputs.get("id") for r in recorded.records.values()}
         doings: list[Callable[[], object]] = [
             *(partial(self.buckets.pop, key) for key in self.buckets),
             *(partial(objects.pop, sha) for objects in self.buckets.values() for sha in objects),
             *(partial(keys.discard, sha) for keys in self.pins.values() for sha in keys),
             *(partial(self.scripts.pop, name) for name in self.scripts),
-            *(partial(self.namespaces.update, {id_: "by-hand"}) for id_ in self.namespaces),
+            *(partial(self.namespaces.update, {id_: "by-hand"}) for id_ in self.namespaces if id_ in ids),
             *(partial(setattr, script, "public", False) for script in self.scripts.values()),
         ]
         if doings:

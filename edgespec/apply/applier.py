@@ -24,6 +24,8 @@ from edgespec.state.working import WorkingState
 from edgespec.stores.base import StoreError
 from edgespec.values import Inputs, Outputs, Value, is_known
 
+THREAD: Final = "edgespec step"
+"""The name of the threads in which steps run."""
 _LISTED: Final = 8
 """Steps that are named when a run was told to stop."""
 _LISTEN_S: Final = 0.5
@@ -120,7 +122,7 @@ class _Run:
                 for step in schedule.start() if not self.halted else ():
                     if started < schedule.running:
                         # Daemons: a run that is ended at once does not wait for an answer from the other side.
-                        threading.Thread(target=self._work, args=(todo, done), daemon=True).start()
+                        threading.Thread(target=self._work, args=(todo, done), name=THREAD, daemon=True).start()
                         started += 1
                     todo.put(step)
                 if not schedule.running:

@@ -8,7 +8,7 @@ import contextlib
 import functools
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -23,6 +23,7 @@ from edgespec.providers.cloudflare.account import Account
 from edgespec.state.model import Status
 from tests.faults.ground import CACHES, METHODS, NAMES, QUALITIES, REGIONS, Ground, Wanted, inventory
 from tests.faults.injector import Crash, Fault, Injector
+from tests.world import join_steps
 
 wanteds = st.tuples(*(st.integers(0, len(values) - 1) for values in (REGIONS, CACHES, METHODS, QUALITIES)))
 
@@ -117,6 +118,7 @@ class Machine(RuleBasedStateMachine):
         try:
             applied = self._apply(parallelism=parallelism, destroy=destroy)
         except (Crash, KeyboardInterrupt) as e:
+            join_steps()
             self._ended("killed" if isinstance(e, Crash) else "interrupted before the first step")
         except operations.EdgespecError as e:
             self._ended(f"refused: {', '.join(sorted({d.code for d in e.diagnostics}))}")
@@ -133,7 +135,9 @@ class Machine(RuleBasedStateMachine):
     def somebody_else_changes_something(self, number: int, again: bool) -> None:
         self.figures.steps["a change behind its back"] += 1
         with contextlib.closing(operations.connect(self.ground.project.session())) as account:
-            self.history.append(f"    {disturb(account, self.ground.project.name, number)}")
+            state = operations.current_state(self.ground.project.session())
+            ids = {str(r.outputs.get("id")) for r in (state.records.values() if state is not None else ())}
+            self.history.append(f"    {disturb(account, self.ground.project.name, number, ids)}")
         if not again:
             self.check()
 
@@ -197,9 +201,10 @@ class Machine(RuleBasedStateMachine):
         return whole
 
 
-def disturb(account: Account, project: str, number: int) -> str:
-    """Remove, close or change one of the things that exist; says which."""
-    doings = dict(_possible(account, f"{project}-local-"))
+def disturb(account: Account, project: str, number: int, ids: Set[str]) -> str:
+    """Remove, close or change one of the things that exist; says which. A namespace whose id never came to be recorded
+    is not renamed: it has no other mark, so that nobody could find it again."""
+    doings = dict(_possible(account, f"{project}-local-", ids))
     if not doings:
         return "nothing is there"
     what = sorted(doings)[number % len(doings)]
@@ -207,7 +212,7 @@ def disturb(account: Account, project: str, number: int) -> str:
     return what
 
 
-def _possible(account: Account, mine: str) -> Iterator[tuple[str, Callable[[], object]]]:
+def _possible(account: Account, mine: str, ids: Set[str]) -> Iterator[tuple[str, Callable[[], object]]]:
     live = operations.Live(account)
     kv, workers = account.sdk.kv.namespaces, account.sdk.workers.scripts
     for place in ("default", "eu"):
@@ -218,7 +223,8 @@ def _possible(account: Account, mine: str) -> Iterator[tuple[str, Callable[[], o
                 yield f"object {place}/{bucket}/{sha} deleted", partial(s3.delete_object, **at)
                 yield f"object {place}/{bucket}/{sha} cut", partial(s3.put_object, Body=b"x", **at)
     for id_ in (i for i, t in live.namespaces().items() if t.startswith(mine)):
-        yield "namespace renamed", partial(kv.update, id_, account_id=account.id, title=f"{mine}by-hand")
+        if id_ in ids:
+            yield "namespace renamed", partial(kv.update, id_, account_id=account.id, title=f"{mine}by-hand")
         yield "namespace deleted", partial(kv.delete, id_, account_id=account.id)
         for sha in live.pinned(id_) or ():
             keys = [f"artifacts/{sha}"]

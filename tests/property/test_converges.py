@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from edgespec.plan.events import Outcome
 from edgespec.spec.models import EdgeModel
 from tests.property.strategies import NAMES, specs
-from tests.world import Crash, MemoryStore, World, apply, plan
+from tests.world import Crash, Fault, MemoryStore, World, apply, plan
 
 
 def fresh(wanted: tuple[EdgeModel, ...]) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def check_settled(
     world: World, store: MemoryStore, wanted: tuple[EdgeModel, ...], expected: dict[str, Any] | None = None
 ) -> None:
     """Applies what is left, which must all succeed; then nothing is left, and nothing is missing or too much."""
-    world.crash_at = None
+    world.crash_at, world.faults = None, {}
     result = apply(world, store, wanted)
     assert not result.diagnostics.has_errors, [str(d) for d in result.diagnostics]
     assert Outcome.SKIPPED not in result.outcomes.values()
@@ -39,7 +39,7 @@ def check_settled(
         assert not store.load().records
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(specs())
 def test_the_second_plan_is_empty(wanted: tuple[EdgeModel, ...]) -> None:
     world = World()
@@ -57,6 +57,9 @@ class Run:
     """The tools changed: every model is built again, to the same bytes."""
     disturbed: int | None
     """Before it, somebody removed or closed something: which one of all."""
+    faults: dict[int, Fault]
+    """Changing call -> how it fails."""
+    parallelism: int
 
 
 runs = st.builds(
@@ -67,19 +70,22 @@ runs = st.builds(
     destroy=st.sampled_from([False, False, False, True]),
     rebuilt=st.booleans(),
     disturbed=st.none() | st.integers(0, 1000),
+    faults=st.dictionaries(st.integers(0, 30), st.sampled_from(Fault), max_size=4),
+    parallelism=st.sampled_from([1, 1, 4]),
 )
 
 
 def carry_out(world: World, store: MemoryStore, wanted: tuple[EdgeModel, ...], run: Run) -> None:
     world.ticks, world.crash_at = 0, run.crash_at
     if run.disturbed is not None:
-        world.disturb(run.disturbed)
+        world.disturb(run.disturbed, store.load())
     world.tools += ".1" if run.rebuilt else ""
+    world.calls, world.faults = 0, run.faults
     with contextlib.suppress(Crash):
-        apply(world, store, wanted, only=run.only, destroy=run.destroy)
+        apply(world, store, wanted, only=run.only, destroy=run.destroy, parallelism=run.parallelism)
 
 
-@settings(max_examples=120)
+@settings(max_examples=120, deadline=None)
 @given(specs(), specs(), st.lists(runs, min_size=1, max_size=5), st.integers(0, 2))
 def test_a_killed_run_is_made_good_by_the_next(
     one: tuple[EdgeModel, ...], other: tuple[EdgeModel, ...], history: list[Run], last: int
