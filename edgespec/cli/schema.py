@@ -9,7 +9,9 @@ from edgespec.cli.output import print_json
 
 
 @click.command("schema")
-@click.argument("name", type=click.Choice(["project", "spec", "state", "plan", "artifact", "bench", "evaluation"]))
+@click.argument(
+    "name", type=click.Choice(["project", "spec", "state", "state-journal", "plan", "artifact", "bench", "evaluation"])
+)
 def command(name: str) -> None:
     """Print a published JSON Schema: what editors and other tools check files with."""
     print_json(assets.schema(name))
