@@ -80,7 +80,7 @@ def module_bytes(module: Module) -> bytes:
 
 @functools.cache
 def schema(name: str) -> dict[str, Any]:
-    """A published JSON Schema: `project`, `spec`, `state`, `state-journal`, `plan`, `artifact`, `bench`, `evaluation`."""
+    """A published JSON Schema, by its name in schemas/."""
     path = _folder("schemas", "schemas") / f"{name}.schema.json"
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found

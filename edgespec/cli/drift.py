@@ -9,7 +9,7 @@ import click
 from edgespec import operations
 from edgespec.cli.options import environment_option, json_option, session_of
 from edgespec.cli.output import print_json, print_lines
-from edgespec.plan.file import drift_document
+from edgespec.plan.file import drift_report
 from edgespec.plan.model import Request
 from edgespec.render import plan as render_plan
 
@@ -25,14 +25,7 @@ def command(ctx: click.Context, environment: str | None, as_json: bool) -> None:
     planned.close()
     drift, workspace = planned.plan.drift, session.workspace
     if as_json:
-        print_json(
-            {
-                "project": workspace.project.name,
-                "environment": workspace.environment,
-                "state": {"lineage": planned.stored.lineage, "serial": planned.stored.serial},
-                "drift": drift_document(drift),
-            }
-        )
+        print_json(drift_report(planned.stored, drift))
     else:
         print_lines(render_plan.render_drift(drift, workspace.project.name, workspace.environment))
     sys.exit(3 if drift else 0)

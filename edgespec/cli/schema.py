@@ -10,7 +10,10 @@ from edgespec.cli.output import print_json
 
 @click.command("schema")
 @click.argument(
-    "name", type=click.Choice(["project", "spec", "state", "state-journal", "plan", "artifact", "bench", "evaluation"])
+    "name",
+    type=click.Choice(
+        ["project", "spec", "state", "state-journal", "plan", "drift", "artifact", "bench", "evaluation"]
+    ),
 )
 def command(name: str) -> None:
     """Print a published JSON Schema: what editors and other tools check files with."""

@@ -12,7 +12,7 @@ Digest = Field(pattern=r"^[0-9a-f]{64}$")
 
 
 class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
 
 class FieldDocument(Strict):
@@ -155,3 +155,13 @@ class PlanDocument(Strict):
     costs: CostsDocument
     policies: list[PolicyDocument]
     digest: str = Digest
+
+
+class DriftReport(Strict):
+    """What `edgespec drift --json` prints."""
+
+    format: Literal["edgespec.drift/v1"]
+    project: str
+    environment: str
+    state: StateReference
+    drift: list[DriftDocument]

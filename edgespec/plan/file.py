@@ -210,9 +210,15 @@ def _drift(found: Drift) -> dict[str, Any]:
     }
 
 
-def drift_document(found: Sequence[Drift]) -> list[dict[str, Any]]:
-    """As `drift --json` prints it."""
-    return [_drift(d) for d in found]
+def drift_report(state: State, found: Sequence[Drift]) -> dict[str, Any]:
+    """As `drift --json` prints it; `state` is the one that is kept."""
+    return {
+        "format": "edgespec.drift/v1",
+        "project": state.project,
+        "environment": state.environment,
+        "state": {"lineage": state.lineage, "serial": state.serial},
+        "drift": [_drift(d) for d in found],
+    }
 
 
 def _work(work: Work) -> dict[str, Any]:

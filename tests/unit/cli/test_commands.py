@@ -205,7 +205,9 @@ def test_drift(run: Run, world: World) -> None:
     effects = list(world.effects)
     found = run("drift")
     assert found.code == 3 and "workers_dev" in found.out and "true -> false" in found.out
-    (drift,) = json.loads(run("drift", "--json").out)["drift"]
+    report = json.loads(run("drift", "--json").out)
+    assert assets.schema_error("drift", report) is None
+    (drift,) = report["drift"]
     assert (drift["address"], drift["fields"][0]["path"]) == ("deployment/alpha", "workers_dev")
     assert world.effects == effects
     assert run("plan", "--refresh-only", "--detailed-exitcode").code == 2
@@ -245,6 +247,18 @@ def test_import(run: Run, world: World) -> None:
     missing = run("import", "kv_namespace/shop-local-weights", "--yes")
     assert missing.code == 1 and "ES228" in missing.err and "no such object is live" in missing.err
     assert run("apply", "--auto-approve").code == 0
+
+
+def test_what_was_imported_becomes_what_the_spec_says(run: Run, world: World, project: Path) -> None:
+    """The state is lost and the spec has changed since: the Worker's version cannot be found by its content."""
+    run("apply", "--auto-approve")
+    assert run("state", "rm", "worker/alpha").code == 0
+    (project / "specs" / "alpha.yaml").write_text(SPEC + "cache: {weights: {memory: 32MiB}}\n")
+    shown = run("import", "worker/alpha", "--yes")
+    assert shown.code == 0 and "worker/alpha" in shown.out and "compatibility_date" in shown.out
+    assert "1 to update" not in run("plan", "--target", "r2_bucket/shop-local-auto").out
+    assert run("apply", "--auto-approve").code == 0
+    assert "no changes" in run("plan").out and len(world.scripts["shop-local-alpha"].versions) == 2
 
 
 def test_names(run: Run, world: World, project: Path) -> None:
