@@ -327,7 +327,8 @@ def _providers(session: Session, account: Account, live: Live, bundles: assets.B
 
     def teacher(spec: EdgeModel) -> Mapping[str, float]:
         path = spec.quality.data if spec.quality is not None else ""
-        return _evaluator(session, spec, edge=False).teacher(spec, path)
+        with models.building:
+            return _evaluator(session, spec, edge=False).teacher(spec, path)
 
     measure = quality_measure(workspace.root, session.specs, teacher)
     return {

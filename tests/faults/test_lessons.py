@@ -91,23 +91,22 @@ class OnlyThis:
 
 
 CREATES = {
-    "the bucket": ("POST", "/r2/buckets"),
-    "the namespace": ("POST", "/storage/kv/namespaces"),
-    "the Worker": ("PUT", "-local-alpha"),
-    "the deployment": ("POST", "/deployments"),
+    "the bucket": ("POST", "/r2/buckets", Fault.CUT),
+    "the namespace": ("POST", "/storage/kv/namespaces", Fault.TIMEOUT),
+    "the Worker": ("PUT", "-local-alpha", Fault.GATEWAY),
+    "the deployment": ("POST", "/deployments", Fault.TIMEOUT),
 }
 
 
-@pytest.mark.parametrize("fault", [Fault.TIMEOUT, Fault.GATEWAY, Fault.CUT])
-@pytest.mark.parametrize("create", CREATES.values(), ids=CREATES.keys())
+@pytest.mark.parametrize(("method", "end", "fault"), CREATES.values(), ids=CREATES.keys())
 def test_a_create_whose_answer_was_lost_is_found_and_not_made_twice(
-    ground: Ground, project: TinyProject, monkeypatch: pytest.MonkeyPatch, create: tuple[str, str], fault: Fault
+    ground: Ground, project: TinyProject, monkeypatch: pytest.MonkeyPatch, method: str, end: str, fault: Fault
 ) -> None:
     """terraform#16615, #20718: here even the same apply goes on."""
-    if create[1] == "/deployments":  # a first upload is deployed by itself: a second version is not
+    if end == "/deployments":  # a first upload is deployed by itself: a second version is not
         project.apply_well()
         ground.write({"alpha": (0, PINNED, 1, 0)})
-    seen = OnlyThis(monkeypatch, *create, fault)
+    seen = OnlyThis(monkeypatch, method, end, fault)
     project.apply_well()
     assert seen.times == 1
     assert not [c for c in project.plan().plan.changes if c.action is not Action.NOOP]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -28,6 +29,8 @@ class ModelProvider:
         self._cache = cache
         self._specs = specs
         self._remote = remote
+        self.building = threading.Lock()
+        """Held by whoever builds: a build may take most of a machine, and steps run side by side."""
 
     def read(self, record: ResourceRecord) -> Observed | None:
         if record.status is Status.CREATING:
@@ -42,7 +45,8 @@ class ModelProvider:
             progress(f"{event.stage}: {event.message}", event.fraction)
 
         pipeline, spec = Pipeline(self._root, self._cache, tell, self._remote), self._specs[address.name]
-        manifest = pipeline.build(spec)
+        with self.building:
+            manifest = pipeline.build(spec)
         # A package's digest is known only once the build has fetched it (see the applier).
         return {**model.outputs(manifest), "source_digest": pipeline.facts(spec).inputs["source_digest"]}
 
@@ -57,7 +61,8 @@ class ModelProvider:
         pipeline = Pipeline(self._root, self._cache, lambda _: None, self._remote)
         spec = self._specs.get(name)
         if pipeline.blob(artifact) is None and spec is not None:
-            manifest = pipeline.build(spec)
+            with self.building:
+                manifest = pipeline.build(spec)
             if manifest.digest != artifact:
                 detail = (
                     f"The artifact {artifact[:12]} is not in this machine's cache, and building {name} again gives "
