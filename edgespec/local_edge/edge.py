@@ -24,6 +24,7 @@ from edgespec.local_edge.lockfile import locked
 from edgespec.local_edge.node import find_node
 from edgespec.local_edge.processes import is_running, started_at, stop, wait_gone
 from edgespec.secret import Secret
+from edgespec.web import trust
 
 HOST = "127.0.0.1"
 LOG_BYTES = 5 * 1024 * 1024
@@ -183,9 +184,10 @@ class LocalEdge:
     def _ask(self, running: _Running) -> dict[str, Any] | None:
         credentials = _read_json(self._dir / "credentials.json") or {}
         headers = {"authorization": f"Bearer {credentials.get('api_token', '')}"}
+        url = f"http://{HOST}:{running.port}/edge/status"
         try:
-            with httpx.Client(trust_env=False, timeout=10) as client:
-                answer = client.get(f"http://{HOST}:{running.port}/edge/status", headers=headers)
+            with httpx.Client(trust_env=False, timeout=10, verify=trust(url)) as client:
+                answer = client.get(url, headers=headers)
         except httpx.HTTPError:
             return None
         if answer.status_code != httpx.codes.OK:
@@ -356,9 +358,10 @@ def _port_taken(port: int, state_dir: Path) -> Diagnostic:
 
 def _other_edge(port: int) -> str | None:
     """The state folder of the edge on that port; it tells anyone on this machine, without a token."""
+    url = f"http://{HOST}:{port}/edge/whoami"
     try:
-        with httpx.Client(trust_env=False, timeout=2) as client:
-            answer = client.get(f"http://{HOST}:{port}/edge/whoami")
+        with httpx.Client(trust_env=False, timeout=2, verify=trust(url)) as client:
+            answer = client.get(url)
             value = answer.json() if answer.status_code == httpx.codes.OK else {}
     except (httpx.HTTPError, ValueError):
         return None
