@@ -21,7 +21,7 @@ from tests.faults.ground import Ground, Wanted, quick
 from tests.faults.injector import Injector
 from tests.faults.machine import Figures, Machine
 
-BATCH = 6
+BATCH = 3
 STEPS = 12
 
 

@@ -184,37 +184,47 @@ class Doing:
 def api_errors(address: Address, doing: str) -> Iterator[Doing]:
     """Turn what the SDKs raise into `ProviderError`s that say what, why and what to do. Neither these nor what they
     come from, which a traceback shows, hold the text of a secret."""
+    call, what = Doing(), f"{doing} failed"
+    try:
+        with _scrubbed():
+            yield call
+    except Exception as e:
+        meant = _meaning(e, address, what, call)
+        if meant is None:
+            raise
+        raise meant from e
+
+
+def _meaning(e: Exception, address: Address, what: str, call: Doing) -> ProviderError | None:
+    """None for what no SDK raises. The SDKs are imported here, where one of them has just failed: a plan that goes
+    well does not pay for those that it does not use."""
     import cloudflare
     from boto3.exceptions import Boto3Error
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.parsers import ResponseParserError
 
-    call, what = Doing(), f"{doing} failed"
-    try:
-        with _scrubbed():
-            yield call
-    except cloudflare.APIStatusError as e:
+    if isinstance(e, cloudflare.APIStatusError):
         said = "; ".join(f"{d.message} (code {d.code})" for d in e.errors) or f"HTTP {e.status_code}"
         nothing_done = not call.begun and 400 <= e.status_code < 500 and e.status_code not in _MAYBE_DONE
         if other_account(e):
-            raise WrongAccountError(address, what, said, nothing_done=nothing_done) from e
-        raise ProviderError(address, what, f"{said}.{_hint(e.status_code)}", nothing_done=nothing_done) from e
-    except cloudflare.APIConnectionError as e:
-        if isinstance(e.__cause__, NotMadeError):
-            raise StoppedError(address, nothing_done=not call.begun) from e
+            return WrongAccountError(address, what, said, nothing_done=nothing_done)
+        return ProviderError(address, what, f"{said}.{_hint(e.status_code)}", nothing_done=nothing_done)
+    unsent = isinstance(e, cloudflare.APIConnectionError) and isinstance(e.__cause__, NotMadeError)
+    if unsent or isinstance(e, NotMadeError):
+        return StoppedError(address, nothing_done=not call.begun)
+    if isinstance(e, cloudflare.APIConnectionError):
         detail = f"No answer from the API ({type(e.__cause__ or e).__name__}). Run apply again: it goes on from here."
-        raise ProviderError(address, what, detail, nothing_done=not call.begun and _unsent(e)) from e
-    except NotMadeError as e:
-        raise StoppedError(address, nothing_done=not call.begun) from e
-    except ClientError as e:
+        return ProviderError(address, what, detail, nothing_done=not call.begun and _unsent(e))
+    if isinstance(e, ClientError):
         code = e.response.get("Error", {}).get("Code", "")
         message = e.response.get("Error", {}).get("Message", "")
         hint = _hint(403) if code in _DENIED else ""
-        raise ProviderError(address, what, f"R2 says {code}: {message}.{hint}") from e
-    except (BotoCoreError, Boto3Error) as e:
-        raise ProviderError(address, what, f"{e}. Run apply again: it goes on from here.") from e
-    except ResponseParserError as e:
-        raise ProviderError(address, what, "R2's answer is not whole. Run apply again: it goes on from here.") from e
+        return ProviderError(address, what, f"R2 says {code}: {message}.{hint}")
+    if isinstance(e, (BotoCoreError, Boto3Error)):
+        return ProviderError(address, what, f"{e}. Run apply again: it goes on from here.")
+    if isinstance(e, ResponseParserError):
+        return ProviderError(address, what, "R2's answer is not whole. Run apply again: it goes on from here.")
+    return None
 
 
 @contextlib.contextmanager

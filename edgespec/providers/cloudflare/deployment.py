@@ -75,6 +75,8 @@ class DeploymentProvider:
             with api_errors(address, "Reading the workers.dev subdomain"):
                 preview = self._account.preview_url(script, version)
                 url = self._account.worker_url(script)
+            with api_errors(address, "Opening the preview addresses"):
+                self._open_previews(script)
             progress("checking the new version's health", None)
             _wait_healthy(http, preview, address, progress)
             measured = self._gate(http, preview, address, inputs, progress)
@@ -84,6 +86,14 @@ class DeploymentProvider:
             _wait_healthy(http, url, address, progress)
         outputs: Outputs = {"url": url, "metrics": dict(measured.metrics)}
         return outputs if measured.teacher is None else {**outputs, "teacher": dict(measured.teacher)}
+
+    def _open_previews(self, script: str) -> None:
+        """A version is asked there before it gets traffic; somebody may have closed them."""
+        state = self._account.get(f"/workers/scripts/{script}/subdomain")["result"]
+        if not state.get("previews_enabled"):
+            self._account.sdk.workers.scripts.subdomain.create(
+                script, account_id=self._account.id, enabled=bool(state["enabled"]), previews_enabled=True
+            )
 
     def _deploy(self, script: str, version: str, call: Doing) -> None:
         import cloudflare

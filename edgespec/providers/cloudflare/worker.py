@@ -98,8 +98,6 @@ class WorkerProvider:
             if version is None:
                 progress("uploading", None)
                 version = self._add(script, inputs)
-                call.begun = True
-            self._open_previews(script)
         return _outputs(script, version)
 
     def _add(self, script: str, inputs: Inputs) -> str:
@@ -119,13 +117,6 @@ class WorkerProvider:
             return version
         body: Any = json.loads(answer.text())
         return str(body["result"]["id"])
-
-    def _open_previews(self, script: str) -> None:
-        state = self._account.get(f"/workers/scripts/{script}/subdomain")["result"]
-        if not state.get("previews_enabled"):
-            self._account.sdk.workers.scripts.subdomain.create(
-                script, account_id=self._account.id, enabled=bool(state["enabled"]), previews_enabled=True
-            )
 
     def delete(self, record: ResourceRecord, others: Sequence[ResourceRecord]) -> None:
         script = str(record.inputs["script"])
