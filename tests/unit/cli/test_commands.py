@@ -218,9 +218,7 @@ def test_drift(run: Run, world: World) -> None:
 
 
 def test_a_protected_environment(run: Run, world: World, project: Path) -> None:
-    (project / "edgespec.yaml").write_text(
-        PROJECT + "environments: {local: {target: {type: local}, protect: true}}\n"
-    )
+    (project / "edgespec.yaml").write_text(PROJECT + "environments: {local: {target: {type: local}, protect: true}}\n")
     run("apply", "--auto-approve")
     effects = list(world.effects)
     planned = run("plan", "--destroy", "--out", "p.json")
