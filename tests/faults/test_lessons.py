@@ -360,6 +360,16 @@ def test_traffic_moves_only_to_a_version_that_is_healthy(
     project.apply_well()
 
 
+def test_a_worker_that_somebody_closed_is_opened_again(project: TinyProject, account: Account) -> None:
+    """Its preview addresses too: the version is asked there before it gets traffic."""
+    project.apply_well()
+    account.sdk.workers.scripts.subdomain.create(
+        script_of(project), account_id=account.id, enabled=False, previews_enabled=False
+    )
+    project.apply_well()
+    assert inventory(project)["open"] == {"alpha": True}
+
+
 def test_objects_go_to_r2_without_checksum_trailers(project: TinyProject, monkeypatch: pytest.MonkeyPatch) -> None:
     """gaia#3029, opentofu#2605: boto3 from 1.36 on adds them unless told not to, and R2 answers Unauthorized."""
     sent: list[dict[str, str]] = []
