@@ -97,7 +97,7 @@ def _ask(compiled: Expression, data: Mapping[str, Any]) -> bool | str:
     value, kind = found.value(), found.type().name()
     if kind == "ERROR":
         return _plain(str(value))
-    return value if isinstance(value, bool) else f"it gives a {kind.lower()}, and not true or false"
+    return value if isinstance(value, bool) else f"it gives a {kind.lower().partition('<')[0]}, and not true or false"
 
 
 def _plain(message: str) -> str:

@@ -66,9 +66,8 @@ def _head(
         lines = plain(render_plan.render(plan, project, environment))
         parts = [f"### {where}", fenced(_cut(lines, _ONE))]
     else:
-        first, *rest = plain(render_plan.render(plan, project, environment)).split("\n\n")[0].split("\n")
-        totals = first.rpartition(": ")[2]
-        parts = [f"### Plan for {where}: {totals}", *(code(r.strip()) for r in rest)]
+        parts = [f"### Plan for {where}: {render_plan.summary(plan)}"]
+        parts += [plain([row]) for row in render_plan.takes(plan)]
     if refused:
         parts.append("**Refused**\n\n" + _listed([code(r) for r in refused]))
     if verdicts:

@@ -8,10 +8,10 @@ from typing import Final
 from edgespec.plan.cost import NOTHING, Costs
 from edgespec.plan.model import Action, Change, Contents, Drift, DriftKind, Plan, Reason
 from edgespec.plan.policy import Verdict
-from edgespec.plan.work import Work, total
+from edgespec.plan.work import total
 from edgespec.render import cost as render_cost
 from edgespec.render import policies as render_policies
-from edgespec.render.text import Line, Span, Unit, line, show
+from edgespec.render.text import Line, Span, Unit, line, printable, show
 from edgespec.resources.base import FieldChange, ResourceType
 from edgespec.resources.canonical import DURATION, SIZE
 from edgespec.resources.compile import TYPES
@@ -64,7 +64,7 @@ def render(
         nothing = line(Span(f"{project} in {environment}: no changes{part}.{all_well}", "green"))
         return [nothing, *render_policies.render(verdicts)]
     title = line(Span(f"Plan for {project} in {environment}: ", "bold"), Span(summary(plan), "bold"))
-    lines = [title, *_costs(total(plan)), *render_cost.render(costs), *render_policies.render(verdicts), ()]
+    lines = [title, *takes(plan), *render_cost.render(costs), *render_policies.render(verdicts), ()]
     lines += _protections(plan)
     for change in ordered(plan):
         lines += change_lines(change, plan)
@@ -95,7 +95,7 @@ def render_drift(drift: Sequence[Drift], project: str, environment: str) -> list
         gone = found.kind is DriftKind.GONE
         sign, colour = ("-", "red") if gone else ("~", "yellow")
         why = Span("  (in state, but gone)" if gone else "", "dim")
-        lines.append(line("  ", Span(f"{sign:>3} ", colour), Span(str(found.key), "bold"), why))
+        lines.append(line("  ", Span(f"{sign:>3} ", colour), Span(printable(str(found.key)), "bold"), why))
         type_ = TYPES[found.key.address.type]
         for f in found.fields:
             lines.append(_field(f.path, sides(f, type_, opaque=f.path in type_.opaque)))
@@ -109,9 +109,9 @@ def summary(plan: Plan) -> str:
     return ", ".join(parts) or ("only protection changes" if plan.protections else "no changes")
 
 
-def _costs(work: Work) -> list[Line]:
-    """What it takes, in one line; nothing where it takes nothing."""
-    parts = []
+def takes(plan: Plan) -> list[Line]:
+    """What an apply takes, in one line; nothing where it takes nothing."""
+    work, parts = total(plan), []
     if work.stages:
         parts.append(f"{len(work.stages)} build {'stage' if len(work.stages) == 1 else 'stages'} to run")
     for count, noun in ((work.r2_writes, "R2 object"), (work.kv_writes, "KV key")):
@@ -129,7 +129,7 @@ def change_lines(change: Change, plan: Plan) -> Iterator[Line]:
     """One change with its fields, and an empty line after it."""
     sign, colour = _SIGNS[change.action]
     why = f"  ({_WHY[change.reason]})" if change.reason in _WHY else ""
-    yield line("  ", Span(f"{sign:>3} ", colour), Span(str(change.key), "bold"), Span(why, "dim"))
+    yield line("  ", Span(f"{sign:>3} ", colour), Span(printable(str(change.key)), "bold"), Span(why, "dim"))
     if change.moved_from is not None:
         yield _field("moved from", str(change.moved_from))
     if (held := plan.contents.get(change.key)) is not None:
@@ -192,7 +192,7 @@ def _follows(path: str, change: Change) -> bool:
 
 
 def _field(name: str, text: str) -> Line:
-    return line(_INDENT, Span(f"{name:<28} ", "dim"), text)
+    return line(_INDENT, Span(f"{printable(name):<28} ", "dim"), printable(text))
 
 
 def _build(build: BuildFacts) -> Iterator[Line]:
