@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from edgespec.values import canonical_json, sha256_hex
@@ -48,6 +48,8 @@ class Manifest:
     task: Mapping[str, Any]
     model: ModelInfo
     files: Mapping[str, FileEntry]
+    _digest: list[str] = field(default_factory=list, init=False, compare=False, repr=False)
+    """Once it was asked for."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -76,7 +78,9 @@ class Manifest:
 
     @property
     def digest(self) -> str:
-        return sha256_hex(self.encode())
+        if not self._digest:
+            self._digest.append(sha256_hex(self.encode()))
+        return self._digest[0]
 
     @property
     def size(self) -> int:

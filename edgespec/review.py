@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from edgespec.address import Address
 from edgespec.artifact import Manifest
 from edgespec.benchmark import records
 from edgespec.diagnostics import Diagnostic, Diagnostics, Severity
@@ -22,7 +23,7 @@ from edgespec.plan.model import Action, Plan
 from edgespec.plan.policy import Verdict
 from edgespec.resources.facts import BundleFacts, SpecFacts
 from edgespec.spec.models import Budget, EdgeModel
-from edgespec.state.model import State
+from edgespec.state.model import ResourceRecord, State
 from edgespec.workspace import Workspace
 
 
@@ -96,14 +97,16 @@ def _model_costs(
     book: _Measurements,
 ) -> Iterator[ModelCost]:
     """Of every model that is there or will be. A part of a plan leaves the others as they are."""
-    state = plan.refreshed
+    state, buckets = plan.refreshed, _buckets(plan.refreshed)
     specs = {s.name: s for s in workspace.specs}
     wanted = {s.name for s in chosen}
     live = {k.address.name for k in state.records if k.address.type == "worker" and not k.deposed}
     gone = {c.address.name for c in plan.changes if c.action is Action.DELETE and c.address.type == "worker"}
     for name in sorted(live | wanted):
         spec = specs.get(name)
-        before = _before(name, spec, state, book) if name in live else None
+        before: Estimate | None = None
+        if name in live:
+            before = _before(spec, state.get(Address("worker", name)), len(buckets.get(name, ())), book)
         after: Estimate | None = None if name in gone else before
         if spec is not None and name in wanted:
             after = _after(spec, facts[name], book)
@@ -121,22 +124,25 @@ def _after(spec: EdgeModel, facts: SpecFacts, book: _Measurements) -> Estimate:
     return cost.estimate(_traffic(spec.budget, measured, paid=spec.worker.plan == "paid"), stored)
 
 
-def _before(name: str, spec: EdgeModel | None, state: State, book: _Measurements) -> Estimate:
+def _buckets(state: State) -> dict[str, set[str]]:
+    """For each spec, the buckets that hold its weights; one walk over state, however many specs there are."""
+    found: dict[str, set[str]] = {}
+    for key, record in state.records.items():
+        if key.address.type == "weights" and not key.deposed:
+            found.setdefault(key.address.name.partition("/")[0], set()).add(str(record.inputs.get("bucket")))
+    return found
+
+
+def _before(spec: EdgeModel | None, worker: ResourceRecord | None, buckets: int, book: _Measurements) -> Estimate:
     """By what is deployed, for the traffic that the spec states now: what changes is then the deployment's doing."""
-    record = next(r for k, r in state.records.items() if str(k) == f"worker/{name}")
-    raw: Any = record.inputs.get("manifest")
-    config: Any = record.inputs.get("config", {})
+    raw: Any = worker.inputs.get("manifest") if worker else None
+    config: Any = worker.inputs.get("config", {}) if worker else {}
     stored, measured = None, None
     if raw is not None:
         manifest = Manifest.from_json(raw)
         measured = book.of(manifest.digest)
-        places = {
-            str(r.inputs.get("bucket"))
-            for k, r in state.records.items()
-            if k.address.type == "weights" and not k.deposed and k.address.name.startswith(f"{name}/")
-        }
         kv = config.get("cache", {}).get("weights", {}).get("kv")
-        stored = _stored(manifest, len(places), int(kv["ttl"]) if kv else None)
+        stored = _stored(manifest, buckets, int(kv["ttl"]) if kv else None)
     paid = spec is None or spec.worker.plan == "paid"
     return cost.estimate(_traffic(spec.budget if spec else Budget(), measured, paid=paid), stored)
 

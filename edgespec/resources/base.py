@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from edgespec.address import Address
 from edgespec.resources.canonical import Shape, canonical
@@ -134,10 +134,12 @@ class DesiredResource:
     """One of its specs says `prevent_destroy`."""
     payload: int | None = None
     """Bytes of code that an upload carries beside what the inputs hold; None where that is not known yet."""
+    needs: frozenset[Address] = field(init=False, compare=False, repr=False)
+    """All that must exist first. Found once: the inputs of a large plan are walked over once, not for each question."""
 
-    @property
-    def needs(self) -> frozenset[Address]:
-        return self.depends_on | frozenset(r.address for r in references(self.inputs))
+    def __post_init__(self) -> None:
+        found = self.depends_on | frozenset(r.address for r in references(self.inputs))
+        object.__setattr__(self, "needs", found)
 
     def resolve(self, resolver: Resolve) -> dict[str, Value]:
         return {k: resolve(v, resolver) for k, v in self.inputs.items()}
@@ -148,20 +150,29 @@ class DesiredState:
     resources: Mapping[Address, DesiredResource] = field(default_factory=dict)
 
 
+_SCALARS: Final = (str, int, float, type(None))
+"""Asked first: most of what inputs hold, and telling that it is no Mapping takes long."""
+
+
 def references(value: Any) -> Iterator[Ref]:
-    """Every reference within `value`."""
-    if isinstance(value, Ref):
-        yield value
-    elif isinstance(value, Mapping):
-        for v in value.values():
-            yield from references(v)
-    elif isinstance(value, (list, tuple)):
-        for v in value:
-            yield from references(v)
+    """Every reference within `value`, in its order."""
+    pending = [value]
+    while pending:
+        found = pending.pop()
+        if isinstance(found, _SCALARS):
+            continue
+        if isinstance(found, Ref):
+            yield found
+        elif isinstance(found, (list, tuple)):
+            pending.extend(reversed(found))
+        elif isinstance(found, Mapping):
+            pending.extend(reversed([*found.values()]))
 
 
 def resolve(value: Any, resolver: Resolve) -> Value:
     """`value` with every reference replaced by what `resolver` gives for it."""
+    if isinstance(value, _SCALARS):
+        return value
     if isinstance(value, Ref):
         return resolver(value)
     if isinstance(value, Mapping):

@@ -28,6 +28,9 @@ class Key:
     address: Address
     deposed: str = ""
 
+    def __hash__(self) -> int:
+        return hash(self.address) ^ hash(self.deposed)
+
     def __str__(self) -> str:
         return f"{self.address} (deposed {self.deposed})" if self.deposed else str(self.address)
 
