@@ -17,7 +17,7 @@ DEPLOYED: Final = "deployed"
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Data(_Strict):

@@ -16,7 +16,7 @@ FORMAT: Final = "edgespec.tune/v1"
 
 
 class _Document(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Row(_Document):

@@ -79,6 +79,7 @@ def main() -> None:
     from edgespec.diagnostics import EdgespecError, RefusedError
 
     _scrub_tracebacks()
+    _start_light()
     try:
         code = cli.main(standalone_mode=False)
     except EdgespecError as e:
@@ -99,6 +100,16 @@ def main() -> None:
         _report_bug(e)
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _start_light() -> None:
+    """What a short run does not need: httpx's own command line, which loads rich and Pygments wherever they are
+    installed (None says that a module cannot be had, and httpx does without), and a garbage collection every 700
+    objects while modules are loaded and specs are read, which are all kept."""
+    import gc
+
+    sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # documented: an import of it fails
+    gc.set_threshold(50_000, 20, 50)
 
 
 def _leave(code: int) -> NoReturn:

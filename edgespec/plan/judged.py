@@ -14,7 +14,7 @@ from edgespec.plan.policy import Verdict
 
 
 class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
 
 class UsageDocument(Strict):

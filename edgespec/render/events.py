@@ -21,7 +21,7 @@ FORMAT: Final = "edgespec.event/v1"
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
 
 class _Line(_Strict):

@@ -52,4 +52,4 @@ Whole = BeforeValidator(whole)
 class Strict(BaseModel):
     """Unknown keys are errors; values do not change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), defer_build=True)

@@ -22,7 +22,7 @@ AddressText = Annotated[str, Field(pattern=r"^[a-z0-9_]+/.+$")]
 class RecordDocument(BaseModel):
     """One record as it is written."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
     address: AddressText
     deposed: str = ""
     status: Literal["ready", "creating", "updating", "deleting"]
@@ -39,7 +39,7 @@ class RecordDocument(BaseModel):
 class StateDocument(BaseModel):
     """The state of one environment of one project."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
     format: Literal["edgespec.state/v2"]
     lineage: str = Field(min_length=1)
     serial: int = Field(ge=0)

@@ -65,7 +65,7 @@ class Entry:
 
 
 class KeyDocument(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
     address: AddressText
     deposed: str
 
@@ -73,7 +73,7 @@ class KeyDocument(BaseModel):
 class ChangeDocument(BaseModel):
     """Exactly one of the two."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
     put: RecordDocument | None = None
     drop: KeyDocument | None = None
 
@@ -81,7 +81,7 @@ class ChangeDocument(BaseModel):
 class EntryDocument(BaseModel):
     """One line of a journal."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
     format: Literal["edgespec.state-journal/v1"]
     lineage: str = Field(min_length=1)
     serial: int = Field(ge=1)
