@@ -229,7 +229,8 @@ def test_killed_at_every_step_of_a_removal(crashing: TinyProject) -> None:
         crashing.apply_well()
         died = run_and_die(crashing, boundary, destroy=True)
         crashing.apply_well(destroy=True)
-        assert not any(inventory(crashing).values())
+        left = {what: found for what, found in inventory(crashing).items() if found}
+        assert not left, f"after a kill at boundary {boundary}"
         assert not crashing.state().records
         if not died:
             break
