@@ -21,7 +21,7 @@ from edgespec.state.codec import parse as parse_state
 from edgespec.workspace import Workspace
 from tests import world as w
 
-FEW, MORE, MOST_LINEAR = 16, 48, 1.25
+FEW, MORE, MOST_LINEAR = 16, 64, 1.05
 """`MOST_LINEAR` times as many calls a spec with MORE as with FEW: sorting is n log n, the rest may not grow."""
 
 
