@@ -3,6 +3,7 @@
     applied: [SPEC, ...]        an earlier apply, into an empty account
     killed: {specs: [SPEC, ...], after: N}      then a run that was killed after its N-th effect or write of state
     since: [CHANGE, ...]        then what somebody else did, see `_CHANGES`
+    policies: [POLICY, ...]     as in edgespec.yaml; the plan is then kept as a comment too
     specs: [SPEC, ...]          now; `only: [NAME, ...]`, `destroy: true`, `target: [ADDRESS, ...]`,
                                 `exclude: [ADDRESS, ...]`, `refresh_only`, `allow_destroy` as on the command line
     protect: true               of the environment
@@ -22,15 +23,19 @@ import yaml
 
 from edgespec import assets
 from edgespec.address import Address
-from edgespec.diagnostics import Diagnostics
+from edgespec.diagnostics import Diagnostics, Severity
+from edgespec.plan import policy
+from edgespec.plan.cost import NOTHING
 from edgespec.plan.file import to_document
-from edgespec.plan.model import Request
+from edgespec.plan.model import Plan, Request
 from edgespec.plan.safety import check_safe, warnings_of
 from edgespec.render import diagnostics as render_diagnostics
 from edgespec.render import explain as render_explain
+from edgespec.render import markdown as render_markdown
 from edgespec.render import plan as render_plan
 from edgespec.render.text import plain
-from edgespec.spec.models import EdgeModel
+from edgespec.spec.document import Source, parse
+from edgespec.spec.models import EdgeModel, Policy
 from edgespec.values import digest
 from tests.world import ENVIRONMENT, PROJECT, Crash, MemoryStore, Script, World, apply, plan, spec
 
@@ -73,10 +78,30 @@ def expected_files(name: str) -> dict[str, str]:
     lines += render_explain.render(made.steps) if case.get("explain") else []
     found = [*warnings_of(made), *check_safe(made, protected_environment=ENVIRONMENT if "protect" in case else None)]
     lines += [(), *render_diagnostics.render(Diagnostics(tuple(found)))] if found else []
+    if "policies" in case:
+        verdicts = _verdicts(case["policies"], made, case["specs"])
+        lines = render_plan.render(made, PROJECT, ENVIRONMENT, verdicts=verdicts)
+        document = to_document(made, project=PROJECT, environment=ENVIRONMENT, verdicts=verdicts)
+        found = list(policy.diagnostics(verdicts))
+        lines += [(), *render_diagnostics.render(Diagnostics(tuple(found)))]
+        refused = [str(d) for d in found if d.severity is Severity.ERROR]
+        comment = {
+            "expected.md": render_markdown.render(made, PROJECT, ENVIRONMENT, verdicts=verdicts, refused=refused)
+        }
+    else:
+        comment = {}
     return {
+        **comment,
         "expected.txt": "".join(f"{row.rstrip()}\n" for row in plain(lines).rstrip().split("\n")),
         "expected.json": json.dumps(_short(document), indent=1, ensure_ascii=False) + "\n",
     }
+
+
+def _verdicts(described: list[dict[str, Any]], made: Plan, specs: list[dict[str, Any]]) -> tuple[policy.Verdict, ...]:
+    (node,) = parse(Source("edgespec.yaml", yaml.safe_dump({"policies": described}, sort_keys=False))).value or []
+    known = {s.name: s for s in _specs(specs)}
+    facts = policy.Facts(PROJECT, ENVIRONMENT, made, known, (), NOTHING)
+    return policy.evaluate([Policy.model_validate(p) for p in described], facts, node)
 
 
 def _specs(described: list[dict[str, Any]]) -> list[EdgeModel]:
