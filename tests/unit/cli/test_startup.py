@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -47,3 +48,16 @@ def test_the_first_screen(arguments: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("command", ["validate", "plan", "apply", "state"])
 def test_the_help_of_a_command(command: str) -> None:
     assert not imported(command, "--help") & set(HEAVY)
+
+
+def test_cel_only_where_there_are_policies(tmp_path: Path) -> None:
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "specs" / "a.yaml").write_text(
+        "apiVersion: edgespec/v1\nkind: EdgeModel\nmetadata: {name: a}\n"
+        "model: {source: package:edgespec-no-such-model}\ntask: {type: embedding}\n"
+    )
+    project = "apiVersion: edgespec/v1\nkind: Project\nname: shop\n"
+    for policies, wanted in (("", False), ("policies: [{name: a, when: plan.delete > 0, warn: A.}]\n", True)):
+        (tmp_path / "edgespec.yaml").write_text(project + policies)
+        found = imported("-C", str(tmp_path), "validate")
+        assert ("cel_expr_python.cel" in found) is wanted and not found & {"cloudflare", "boto3", "torch"}
