@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -36,10 +37,18 @@ def refresh(previous: State, desired: DesiredState, providers: Mapping[str, Prov
 def _spread(pool: ThreadPoolExecutor, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
     """The results in order. Each thread takes every eighth item: lists answer most reads from memory, and a future for
     each of thousands would cost several times the read."""
-    parts = pool.map(lambda start: [function(item) for item in items[start::WORKERS]], range(WORKERS))
+    given_up = threading.Event()
+
+    def part(start: int) -> list[R]:
+        return [function(item) for item in items[start::WORKERS] if not given_up.is_set()]
+
     found: list[R | None] = [None] * len(items)
-    for start, part in enumerate(parts):
-        found[start::WORKERS] = part
+    try:
+        for start, results in enumerate(pool.map(part, range(WORKERS))):
+            found[start::WORKERS] = results
+    except BaseException:  # the others do not go on reading what nobody waits for
+        given_up.set()
+        raise
     return cast("list[R]", found)
 
 
