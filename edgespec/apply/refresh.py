@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final, TypeVar, cast
@@ -24,7 +25,7 @@ WORKERS: Final = 8
 def refresh(previous: State, desired: DesiredState, providers: Mapping[str, Provider]) -> Refreshed:
     """State as it is live. What is gone is dropped; what an interrupted run made is kept, `ready` once it is whole."""
     keys = sorted(previous.records)
-    with ThreadPoolExecutor(WORKERS) as pool:
+    with _pool() as pool:
         seen = _spread(pool, lambda k: _observe(k, previous.records[k], providers), keys)
         records = {k: r for k, r in zip(keys, seen, strict=True) if r is not None}
         state = replace(previous, records=records)
@@ -32,6 +33,16 @@ def refresh(previous: State, desired: DesiredState, providers: Mapping[str, Prov
         found = _spread(pool, lambda r: _look_up(r.address, _inputs(r.address, desired, state), providers), missing)
     unmanaged = {r.address: f for r, f in zip(missing, found, strict=True) if f is not None}
     return Refreshed(state, unmanaged)
+
+
+@contextlib.contextmanager
+def _pool() -> Iterator[ThreadPoolExecutor]:
+    """Ctrl-C, or a read that failed, waits for no answer from the other side."""
+    pool = ThreadPoolExecutor(WORKERS)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _spread(pool: ThreadPoolExecutor, function: Callable[[T], R], items: Sequence[T]) -> list[R]:

@@ -9,7 +9,6 @@ import pty
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -36,11 +35,17 @@ def project(tmp_path: Path, build_cache: Path, shared_edge: Path) -> Iterator[Ti
         ground.project.apply(destroy=True, allow_destroy=True)
 
 
-def start(project: TinyProject, hold: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+@contextlib.contextmanager
+def start(project: TinyProject, hold: str, *arguments: str, **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """A child that is gone at the end, whatever became of the test."""
     command = [sys.executable, "-m", "tests.faults.child", hold, str(project.root), "-C", str(project.root), *arguments]
-    return subprocess.Popen(
+    with subprocess.Popen(
         command, cwd=ROOT, env=project.environ, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options
-    )
+    ) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
 
 
 def until_held(child: subprocess.Popen[str]) -> None:
@@ -147,9 +152,7 @@ def until_said_raw(child: subprocess.Popen[str], words: str) -> None:
 def test_while_the_plan_is_made(project: TinyProject) -> None:
     with start(project, "GET", "apply", "--auto-approve") as child:
         until_held(child)
-        child.send_signal(signal.SIGINT)
-        time.sleep(0.2)
-        (project.root / "go").touch()
+        child.send_signal(signal.SIGINT)  # the read that it waits for never ends
         child.communicate(timeout=PATIENCE_S)
     assert child.returncode == 130 and not statuses(project)
     check_free_and_convergent(project)
