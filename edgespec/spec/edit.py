@@ -20,7 +20,7 @@ _WIDE: Final = 10**9
 
 def set_value(text: str, line: int, path: Path, value: Any) -> str:
     """`text` with the value at `path` of the document that begins at `line` (from 1) replaced, or added to the
-    innermost mapping that is there. Raises EdgespecError (ES170) when the file's form does not allow it."""
+    innermost mapping that is there. Raises EdgespecError (ES593) when the file's form does not allow it."""
     mark, body = (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
     nodes = list(yaml.compose_all(body, Loader=yaml.SafeLoader))
     document = next((i for i, n in enumerate(nodes) if n is not None and n.start_mark.line + 1 == line), None)
@@ -111,4 +111,4 @@ def _with(data: Any, path: Path, value: Any) -> Any:
 
 def _cannot(path: Path, why: str) -> EdgespecError:
     detail = f"`{dotted(path)}`: {why}. Write the value yourself."
-    return EdgespecError(error("ES170", "The file cannot be edited", detail))
+    return EdgespecError(error("ES593", "The file cannot be edited", detail))
