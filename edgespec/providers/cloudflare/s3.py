@@ -39,10 +39,11 @@ def s3_client(endpoint: str, access_key: str, secret: Secret, pace: Pace) -> Any
         config=config,
     )
     # boto3 would wait a second for a `100 Continue` that R2 does not send.
-    client.meta.events.unregister("before-call.s3", add_expect_header)
+    events: Any = client.meta.events  # the stubs know nothing of handlers that answer
+    events.unregister("before-call.s3", add_expect_header)
     retries = _Retries(pace)
-    client.meta.events.register_first("before-send.s3", retries.before)
-    client.meta.events.register_first("needs-retry.s3", retries.after)
+    events.register_first("before-send.s3", retries.before)
+    events.register_first("needs-retry.s3", retries.after)
     return client
 
 

@@ -56,6 +56,8 @@ def project(tmp_path: Path) -> Path:
 def run(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     monkeypatch.chdir(project)
     monkeypatch.setenv("EDGESPEC_CACHE_DIR", str(tmp_path / "cache"))
+    # Other tests' threads may be alive in this process, which `_leave` would end with them.
+    monkeypatch.setattr("edgespec.cli.main._leave", sys.exit)
 
     def call(*arguments: object) -> Ran:
         monkeypatch.setattr(sys, "argv", ["edgespec", *map(str, arguments)])
