@@ -18,14 +18,18 @@ def why(step: Step, position: str | None, inputs: Mapping[str, Value], previous:
     """
     if previous is None:
         return ""
-    tools = _changed(_part(inputs, "tools", step.tools), _part(previous, "tools", step.tools))
-    options = _changed(_mapping(inputs.get("pipeline"), position), _mapping(previous.get("pipeline"), position))
+    used = _part(previous, "tools", step.tools)
+    tools = [t for t in _changed(_part(inputs, "tools", step.tools), used) if t in used]
+    before = _mapping(previous.get("pipeline"), position)
+    if position is not None and not before:
+        return "new"
+    options = _changed(_mapping(inputs.get("pipeline"), position), before)
     try:
         own = _changed(step.stage.depends(inputs), step.stage.depends(previous))
     except (KeyError, TypeError):  # inputs of an older format
         own = []
-    found = [*options, *own, *(f"{t} upgraded" for t in tools)]
-    return ", ".join(n if n.endswith("upgraded") else f"{n.removesuffix(_DIGEST)} changed" for n in found)
+    names = dict.fromkeys(n.removesuffix(_DIGEST) for n in (*options, *own))
+    return ", ".join([*(f"{n} changed" for n in names), *(f"{t} upgraded" for t in tools)])
 
 
 def _mapping(value: Value, name: str | None) -> Mapping[str, Value]:
