@@ -9,6 +9,7 @@ appear, or for ever.
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from pathlib import Path
@@ -35,6 +36,8 @@ def hold(what: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    # A shell that runs tests in the background has them ignore it, and children inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     where = Path(sys.argv[2])
     hold(sys.argv[1], where)
     sys.argv = ["edgespec", *sys.argv[3:]]
