@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
+from edgespec.render.svg import closed, opened
+
 WIDTH, HEIGHT = 640, 360
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 24, 56, 44
 _COLOURS: Final = {"edgespec": "#1f9d78", "terraform": "#d9772b"}
-_STYLE: Final = (
-    "text{font:12px system-ui,sans-serif;fill:#57606a}.t{font-weight:600;fill:#24292f}.g{stroke:#8c959f;"
-    "stroke-opacity:.3}@media (prefers-color-scheme:dark){text{fill:#9ea7b1}.t{fill:#e6edf3}}"
-)
 
 
 def plot(document: dict[str, Any]) -> str:
@@ -29,9 +27,7 @@ def plot(document: dict[str, Any]) -> str:
 
     title = "CPU of a plan with no changes, net of start-up"
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}">',
-        f"<style>{_STYLE}</style>",
-        f'<text class="t" x="{_LEFT}" y="20">{title}</text>',
+        *opened(WIDTH, HEIGHT, title, _LEFT),
     ]
     for power in range(xs[0], math.floor(xs[1]) + 1):
         x = at_x(10**power)
@@ -49,7 +45,7 @@ def plot(document: dict[str, Any]) -> str:
         parts += [f'<circle cx="{at_x(x):.1f}" cy="{at_y(y):.1f}" r="3.5" fill="{colour}"/>' for x, y in points]
         parts.append(f'<rect x="{where}" y="32" width="10" height="10" rx="2" fill="{colour}"/>')
         parts.append(f'<text x="{where + 16}" y="41">{side}</text>')
-    return "\n".join([*parts, "</svg>", ""])
+    return closed(parts)
 
 
 def _net(costs: list[dict[str, Any]]) -> list[tuple[float, float]]:

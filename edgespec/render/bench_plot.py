@@ -11,17 +11,13 @@ from typing import Final
 from edgespec import limits
 from edgespec.measurement import OWN, BenchDocument
 from edgespec.render.bench import by_engine
+from edgespec.render.svg import closed, opened, round_step
 
-_SVG: Final = "http://www.w3.org/2000/svg"
 WIDTH, HEIGHT = 640, 360
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 24, 56, 44
 _COLOURS: Final = {"edge": "#1f9d78", "onnxruntime": "#d9772b", "native": "#8577d6"}
 _OTHERS: Final = ("#3b8fd1", "#c2549d")
 _LIMIT_COLOUR: Final = "#d6465c"
-_STYLE: Final = (
-    "text{font:12px system-ui,sans-serif;fill:#57606a}.t{font-weight:600;fill:#24292f}.g{stroke:#8c959f;"
-    "stroke-opacity:.3}@media (prefers-color-scheme:dark){text{fill:#9ea7b1}.t{fill:#e6edf3}}"
-)
 Point = tuple[float, float]
 
 
@@ -33,21 +29,19 @@ def plot(document: BenchDocument) -> str:
         for engine, rows in by_engine(document).items()
     }
     most = max([limits.FREE_CPU_MS * 1.2, *(y for points in series.values() for _, y in points)])
-    step = _step(most)
+    step = round_step(most / 5)
     top = math.ceil(most / step) * step
     x, y = _scales(sorted(tokens.values()), top)
     title = f"{document.name}: CPU of one request"
     parts = [
-        f'<svg xmlns="{_SVG}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">',
-        f"<style>{_STYLE}</style>",
-        f'<text class="t" x="{_LEFT}" y="20">{escape(title)}</text>',
+        *opened(WIDTH, HEIGHT, title, _LEFT),
         *_axes(sorted(tokens.values()), top, step, x, y),
         *_limit(y(limits.FREE_CPU_MS)),
     ]
     for n, (engine, points) in enumerate(series.items()):
         colour = _COLOURS.get(engine, _OTHERS[n % len(_OTHERS)])
         parts += _series(engine, [(x(a), y(b)) for a, b in points], colour, _LEFT + 130 * n)
-    return "\n".join([*parts, "</svg>", ""])
+    return closed(parts)
 
 
 class _Scale:
@@ -65,13 +59,6 @@ class _Scale:
 def _scales(tokens: Sequence[int], top: float) -> tuple[_Scale, _Scale]:
     x = _Scale(max(1, tokens[0]), max(1, tokens[-1]), _LEFT + 14, WIDTH - _RIGHT, logarithmic=True)
     return x, _Scale(0, top, HEIGHT - _BOTTOM, _TOP, logarithmic=False)
-
-
-def _step(most: float) -> float:
-    """A round distance between lines, some five of them."""
-    rough = most / 5
-    power: float = 10.0 ** math.floor(math.log10(rough))
-    return next(m * power for m in (1, 2, 5, 10) if m * power >= rough)
 
 
 def _axes(tokens: Sequence[int], top: float, step: float, x: _Scale, y: _Scale) -> Iterator[str]:

@@ -8,12 +8,8 @@ from html import escape
 from typing import Final
 
 from edgespec.evaluation import CalibrationResult, Slice, VariantResult
+from edgespec.render.svg import closed, opened
 
-_SVG: Final = "http://www.w3.org/2000/svg"
-_STYLE: Final = (
-    "text{font:12px system-ui,sans-serif;fill:#57606a}.t{font-weight:600;fill:#24292f}.g{stroke:#8c959f;"
-    "stroke-opacity:.3}@media (prefers-color-scheme:dark){text{fill:#9ea7b1}.t{fill:#e6edf3}}"
-)
 _COLOURS: Final = {"teacher": "#8577d6", "student": "#3b8fd1", "deployed": "#1f9d78"}
 _OFF: Final = "#d6465c"
 _CELL: Final = 34
@@ -32,7 +28,7 @@ def confusion_plot(labels: Sequence[str], counts: Sequence[Sequence[int]], title
     left, top = 24 + 7 * max(len(n) for n in names), 56
     side = cell * len(labels)
     width, height = max(320, left + side + 110), top + side + 24 + 6 * max(len(n) for n in names)
-    parts = [*_open(width, height, title)]
+    parts = [*opened(width, height, title, 12)]
     for i, (name, row) in enumerate(zip(names, counts, strict=True)):
         y = top + cell * i
         parts.append(f'<text x="{left - 6}" y="{y + cell / 2 + 4:.1f}" text-anchor="end">{name}</text>')
@@ -43,7 +39,7 @@ def confusion_plot(labels: Sequence[str], counts: Sequence[Sequence[int]], title
         x, y = left + cell * j + cell / 2 + 4, top + side + 8
         parts.append(f'<text x="{x:.1f}" y="{y}" text-anchor="end" transform="rotate(-60 {x:.1f} {y})">{name}</text>')
     parts.append(f'<text x="{left}" y="{top - 10}">expected (rows), answered (columns)</text>')
-    return _close(parts)
+    return closed(parts)
 
 
 def _cell(x: float, y: float, side: float, count: int, share: float, *, right: bool) -> Iterator[str]:
@@ -60,7 +56,7 @@ def _cell(x: float, y: float, side: float, count: int, share: float, *, right: b
 def reliability_plot(found: CalibrationResult, title: str) -> str:
     """Bars are how often answers of a confidence were right; on the diagonal they are what they say."""
     side, left, top = 300, 52, 40
-    parts = [*_open(left + side + 24, top + side + 48, f"{title}: ECE {found.ece:.4f}")]
+    parts = [*opened(left + side + 24, top + side + 48, f"{title}: ECE {found.ece:.4f}", 12)]
     most = max((b.count for b in found.bins), default=0) or 1
     parts += _grid(left, top, side, side)
     for n in range(6):
@@ -81,7 +77,7 @@ def reliability_plot(found: CalibrationResult, title: str) -> str:
         'stroke-dasharray="6 4"/>'
     )
     parts.append(f'<text x="{left + side}" y="{top + side + 36}" text-anchor="end">confidence</text>')
-    return _close(parts)
+    return closed(parts)
 
 
 def lengths_plot(variants: Sequence[VariantResult], metric: str, title: str) -> str:
@@ -89,7 +85,7 @@ def lengths_plot(variants: Sequence[VariantResult], metric: str, title: str) -> 
     named = {v.variant: v.by_length for v in variants if v.by_length}
     ranges = [s.name for s in next(iter(named.values()))]
     wide, high, left, top = 540, 240, 52, 64
-    parts = [*_open(left + wide + 24, top + high + 48, title), *_grid(left, top, wide, high)]
+    parts = [*opened(left + wide + 24, top + high + 48, title, 12), *_grid(left, top, wide, high)]
     step = wide / max(1, len(ranges))
     for n, name in enumerate(ranges):
         x = left + step * (n + 0.5)
@@ -97,7 +93,7 @@ def lengths_plot(variants: Sequence[VariantResult], metric: str, title: str) -> 
     parts.append(f'<text x="{left + wide}" y="{top + high + 36}" text-anchor="end">tokens of the text</text>')
     for n, (name, slices) in enumerate(named.items()):
         parts += _series(name, slices, metric, left, top, step, high, legend=left + 110 * n)
-    return _close(parts)
+    return closed(parts)
 
 
 def _series(
@@ -124,13 +120,3 @@ def _grid(left: float, top: float, wide: float, high: float) -> Iterator[str]:
         y = top + high * (1 - n / 5)
         yield f'<line class="g" x1="{left}" x2="{left + wide}" y1="{y:.1f}" y2="{y:.1f}"/>'
         yield f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{n / 5:g}</text>'
-
-
-def _open(width: float, height: float, title: str) -> Iterator[str]:
-    yield f'<svg xmlns="{_SVG}" viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="{escape(title)}">'
-    yield f"<style>{_STYLE}</style>"
-    yield f'<text class="t" x="12" y="20">{escape(title)}</text>'
-
-
-def _close(parts: Sequence[str]) -> str:
-    return "\n".join([*parts, "</svg>", ""])

@@ -9,15 +9,11 @@ from html import escape
 from typing import Final
 
 from edgespec.frontier import Row, TuneDocument
+from edgespec.render.svg import closed, opened, round_step
 from edgespec.spec.units import format_size
 
-_SVG: Final = "http://www.w3.org/2000/svg"
 WIDTH, HEIGHT = 640, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 24, 64, 44
-_STYLE: Final = (
-    "text{font:12px system-ui,sans-serif;fill:#57606a}.t{font-weight:600;fill:#24292f}.g{stroke:#8c959f;"
-    "stroke-opacity:.3}@media (prefers-color-scheme:dark){text{fill:#9ea7b1}.t{fill:#e6edf3}}"
-)
 _COLOURS: Final = {"free": "#1f9d78", "paid": "#d9772b", "none": "#d6465c", "unknown": "#8577d6"}
 _NAMES: Final = {
     "free": "fits the free plan",
@@ -31,15 +27,11 @@ def plot(found: TuneDocument) -> str:
     """The SVG's text; the same document gives the same bytes."""
     rows = [r for r in found.rows if r.why is None and r.size]
     title = f"{found.name}: {found.metric} by bytes"
-    parts = [
-        f'<svg xmlns="{_SVG}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">',
-        f"<style>{_STYLE}</style>",
-        f'<text class="t" x="{_LEFT}" y="20">{escape(title)}</text>',
-    ]
+    parts = [*opened(WIDTH, HEIGHT, title, _LEFT)]
     if rows:
         scales = _Scales(rows, found.metric)
         parts += [*_grid(scales), *_front(rows, found, scales), *_points(rows, found, scales), *_legend(rows)]
-    return "\n".join([*parts, "</svg>", ""])
+    return closed(parts)
 
 
 class _Scales:
@@ -65,9 +57,7 @@ def _kind(row: Row) -> str:
 
 
 def _grid(s: _Scales) -> Iterator[str]:
-    rough = (s.top - s.bottom) / 5
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(m * power for m in (1, 2, 5, 10) if m * power >= rough)
+    step = round_step((s.top - s.bottom) / 5)
     value = math.ceil(s.bottom / step) * step
     while value <= s.top:
         at = s.y(value)
