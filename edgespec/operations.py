@@ -62,6 +62,7 @@ from edgespec.values import UNKNOWN, Value, is_known
 from edgespec.workspace import Workspace, load_workspace
 
 if TYPE_CHECKING:
+    from edgespec.benchmark.deploy import MakeProviders
     from edgespec.build.evaluation.compare import Evaluator
     from edgespec.local_edge.edge import LocalEdge
 
@@ -281,7 +282,7 @@ def _quality_digest(session: Session, spec: EdgeModel, state: State | None, foun
         return None
     path = session.workspace.root / spec.quality.data
     try:
-        file = session.cache.input(path, spec.quality.data, text=path.suffix != ".parquet")
+        file = session.cache.data_file(session.workspace.root, spec.quality.data)
     except OSError as e:
         where = place(session.workspace.nodes[spec.name], ("quality", "data"))
         detail = f"{spec.quality.data}: {e.strerror}. Paths are relative to edgespec.yaml."
@@ -415,6 +416,18 @@ def _check_adoptions(made: Plan, *, adopt: bool) -> None:
 # --- measure, state, infer --------------------------------------------------------------------------------------------
 
 
+def _providers_of(session: Session) -> MakeProviders:
+    """The session's providers for other specs than its own, on an edge that lives for one measurement."""
+
+    def providers(
+        specs: Sequence[EdgeModel], account: Account, live: Live, bundles: assets.Bundles
+    ) -> dict[str, Provider]:
+        alone = replace(session, workspace=replace(session.workspace, specs=tuple(specs)))
+        return _providers(alone, account, live, bundles)
+
+    return providers
+
+
 @dataclass(frozen=True, slots=True)
 class Benched:
     document: BenchDocument
@@ -430,12 +443,6 @@ def bench(session: Session, name: str, *, engines: tuple[str, ...], rounds: int)
 
     session.workspace.check_names((name,))
 
-    def providers(
-        specs: Sequence[EdgeModel], account: Account, live: Live, bundles: assets.Bundles
-    ) -> dict[str, Provider]:
-        alone = replace(session, workspace=replace(session.workspace, specs=tuple(specs)))
-        return _providers(alone, account, live, bundles)
-
     document = measure(
         prepare(
             session.specs[name],
@@ -444,7 +451,7 @@ def bench(session: Session, name: str, *, engines: tuple[str, ...], rounds: int)
             session.remote,
             engines=engines,
             rounds=rounds,
-            providers=providers,
+            providers=_providers_of(session),
             cache_dir=default_cache_dir(session.environ),
             say=session.say,
         )
@@ -481,15 +488,9 @@ def _evaluator(session: Session, spec: EdgeModel, *, edge: bool) -> Evaluator:
     from edgespec.benchmark.answers import WorkerdAnswering, local_answering
     from edgespec.build.evaluation.compare import Evaluator
 
-    def providers(
-        specs: Sequence[EdgeModel], account: Account, live: Live, bundles: assets.Bundles
-    ) -> dict[str, Provider]:
-        alone = replace(session, workspace=replace(session.workspace, specs=tuple(specs)))
-        return _providers(alone, account, live, bundles)
-
     in_workerd = edge or spec.task.type == "keyword-extraction"
     cache_dir = default_cache_dir(session.environ)
-    answering = WorkerdAnswering(providers, cache_dir, session.say) if in_workerd else local_answering()
+    answering = WorkerdAnswering(_providers_of(session), cache_dir, session.say) if in_workerd else local_answering()
     root, cache = session.workspace.root, session.cache
     return Evaluator(
         root, cache, lambda progress: Pipeline(root, cache, progress, session.remote), answering, session.say

@@ -49,7 +49,7 @@ def _data_of(spec: EdgeModel) -> str:
 
 def _digest(session: Session, path: str) -> str:
     try:
-        return session.cache.input(session.workspace.root / path, path, text=not path.endswith(".parquet")).sha256
+        return session.cache.data_file(session.workspace.root, path).sha256
     except OSError as e:
         detail = f"{path}: {e.strerror or e}. Paths are relative to edgespec.yaml."
         raise EdgespecError(error("ES161", "File cannot be read", detail)) from None

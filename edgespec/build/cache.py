@@ -124,6 +124,10 @@ class Cache:
         stamp, sha256 = self._hashed(path, text=text)
         return InputFile(path, name, sha256, text, stamp)
 
+    def data_file(self, root: Path, name: str) -> InputFile:
+        """A data file that a spec names, relative to `root`; Parquet alone is not text."""
+        return self.input(root / name, name, text=not name.endswith(".parquet"))
+
     def _hashed(self, path: Path, *, text: bool) -> tuple[Stamp, str]:
         where = f"{path.absolute()}{TEXT_MARK if text else ''}"
         stamp = Stamp.of(path)

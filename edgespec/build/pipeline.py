@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Final
 
 from edgespec.artifact import Manifest
 from edgespec.build import sources
@@ -29,9 +28,6 @@ from edgespec.spec.validate import dotted
 from edgespec.values import UNKNOWN, Value, digest, is_known
 
 __all__ = ["BuildEvent", "Pipeline"]
-
-_BINARY: Final = (".parquet",)
-"""Data files that are not text."""
 
 
 @dataclass(slots=True)
@@ -191,7 +187,7 @@ class Pipeline:
     def _file(self, named: Named) -> InputFile:
         path = self.root / named.value
         try:
-            return self._cache.input(path, named.value, text=path.suffix not in _BINARY)
+            return self._cache.data_file(self.root, named.value)
         except OSError as cause:
             detail = f"`{dotted(named.where)}: {named.value}`: {path}: {cause.strerror or cause}. "
             raise fail("ES500", f"{detail}Paths are relative to edgespec.yaml.", at=named.where) from None

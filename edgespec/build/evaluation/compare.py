@@ -103,7 +103,7 @@ class Evaluator:
 
     def data(self, path: str) -> InputFile:
         try:
-            return self.cache.input(self.root / path, path, text=not path.endswith(".parquet"))
+            return self.cache.data_file(self.root, path)
         except OSError as why:
             detail = f"{path}: {why.strerror or why}. Paths are relative to edgespec.yaml."
             raise fail("ES580", detail) from None
