@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from edgespec.diagnostics import Checked, Diagnostic, Diagnostics, EdgespecError, error
+from edgespec.files import DiskFiles, Files
 from edgespec.spec.document import Node, Source
 from edgespec.spec.load import load_project, load_specs
 from edgespec.spec.models import EdgeModel, Environment, LocalState, Project
@@ -68,11 +68,18 @@ def find_root(start: Path) -> Path:
 
 
 def load_workspace(
-    root: Path, environment: str | None, environ: Mapping[str, str], *, any_environment: bool = False
+    root: Path,
+    environment: str | None,
+    environ: Mapping[str, str],
+    *,
+    any_environment: bool = False,
+    files: Files | None = None,
 ) -> Workspace:
     """The project at `root`; raises with every error in every file. Variables of other environments may be unset, and
-    with `any_environment` (validation alone) those of this one too."""
-    source = _read(root / PROJECT_FILE, PROJECT_FILE)
+    with `any_environment` (validation alone) those of this one too. Documents are read from `files`, where given, and
+    from `root` else; what they name (data, models) is always below `root`."""
+    files = DiskFiles(root) if files is None else files
+    source = _read(files, PROJECT_FILE)
     if source.value is None:
         raise EdgespecError(source.diagnostics)
     selected = None if any_environment else environment or "local"
@@ -80,7 +87,7 @@ def load_workspace(
     if loaded.value is None:
         raise EdgespecError(loaded.diagnostics)
     project, node = loaded.value.project, loaded.value.node
-    sources, found = _spec_sources(root, project, node)
+    sources, found = _spec_sources(files, project, node)
     specs = load_specs(sources, project)
     diagnostics = loaded.diagnostics + found + specs.diagnostics
     if specs.value is None or diagnostics.has_errors:
@@ -96,13 +103,12 @@ def load_workspace(
     )
 
 
-def _spec_sources(root: Path, project: Project, node: Node) -> tuple[list[Source], list[Diagnostic]]:
+def _spec_sources(files: Files, project: Project, node: Node) -> tuple[list[Source], list[Diagnostic]]:
     found: list[Diagnostic] = []
     sources: list[Source] = []
     seen: set[str] = set()
     for i, pattern in enumerate(project.specs):
-        paths = glob.glob(pattern, root_dir=root, recursive=True)  # noqa: PTH207  # relative names are wanted
-        names = sorted(Path(path).as_posix() for path in paths)
+        names = files.glob(pattern)
         if not names:
             where = place(node, ("specs", i))
             detail = f"`{pattern}` matches no file below the folder of {PROJECT_FILE}."
@@ -110,17 +116,17 @@ def _spec_sources(root: Path, project: Project, node: Node) -> tuple[list[Source
         for name in names:
             if name not in seen:  # patterns may overlap
                 seen.add(name)
-                read = _read(root / name, name)
+                read = _read(files, name)
                 found += read.diagnostics
                 sources += [read.value] if read.value is not None else []
     return sources, found
 
 
-def _read(path: Path, shown: str) -> Checked[Source]:
+def _read(files: Files, shown: str) -> Checked[Source]:
     try:
-        raw = path.read_bytes()
+        raw = files.read(shown)
     except OSError as e:
-        return Checked(None, Diagnostics.of(error("ES161", "File cannot be read", f"{shown}: {e.strerror}.")))
+        return Checked(None, Diagnostics.of(error("ES161", "File cannot be read", f"{shown}: {e.strerror or e}.")))
     try:
         return Checked(Source(shown, raw.decode("utf-8-sig")))
     except UnicodeDecodeError as e:

@@ -1,0 +1,34 @@
+"""Where a project's files are read from: a folder on disk, or whatever else answers the same two questions."""
+
+from __future__ import annotations
+
+import glob
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+class Files(Protocol):
+    """The files of one project. Names are relative to edgespec.yaml, with slashes."""
+
+    def glob(self, pattern: str) -> list[str]:
+        """The names of the files that match, sorted; `**` matches any number of folders."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """A file's content; raises OSError where it cannot be read."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFiles:
+    """The files below a folder, as they are now."""
+
+    root: Path
+
+    def glob(self, pattern: str) -> list[str]:
+        found = glob.glob(pattern, root_dir=self.root, recursive=True)  # noqa: PTH207  # relative names are wanted
+        return sorted(Path(name).as_posix() for name in found)
+
+    def read(self, path: str) -> bytes:
+        return (self.root / path).read_bytes()
