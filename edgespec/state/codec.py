@@ -14,7 +14,7 @@ from edgespec.diagnostics import EdgespecError, error
 from edgespec.secret import MARK, unsealed, written
 from edgespec.state.model import Key, ResourceRecord, State, Status
 
-FORMAT: Final = "edgespec.state/v2"
+FORMAT: Final = "edgespec.state/v3"
 _FAMILY: Final = re.compile(r"edgespec\.state/v([1-9][0-9]*)")
 AddressText = Annotated[str, Field(pattern=r"^[a-z0-9_]+/.+$")]
 
@@ -40,11 +40,13 @@ class StateDocument(BaseModel):
     """The state of one environment of one project."""
 
     model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
-    format: Literal["edgespec.state/v2"]
+    format: Literal["edgespec.state/v3"]
     lineage: str = Field(min_length=1)
     serial: int = Field(ge=0)
     project: str
     environment: str
+    account: str
+    """The id of the Cloudflare account that holds the resources, or `local`; empty where an older edgespec wrote it."""
     resources: list[RecordDocument]
 
 
@@ -56,6 +58,7 @@ def encode(state: State) -> str:
         "serial": state.serial,
         "project": state.project,
         "environment": state.environment,
+        "account": state.account,
     }
     records = ",\n".join(to_json(record_document(k, r)) for k, r in sorted(state.records.items()))
     return f'{to_json(head)[:-1]}, "resources": [\n{records}\n]}}\n'
@@ -143,7 +146,12 @@ def _from_1(document: dict[str, Any]) -> dict[str, Any]:
     return {"resources": [{**new, **r} if isinstance(r, dict) else r for r in resources]}
 
 
-_UPGRADES: Final[dict[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {1: _from_1}
+def _from_2(_: dict[str, Any]) -> dict[str, Any]:
+    """v3: state says whose account holds it, from the next apply on."""
+    return {"account": ""}
+
+
+_UPGRADES: Final[dict[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {1: _from_1, 2: _from_2}
 """From each version to the next: the fields that change."""
 
 
@@ -155,7 +163,8 @@ def decode(document: dict[str, Any], where: str = "the state") -> State:
         if key in records:
             raise unreadable(f"{where} has {key} twice.")
         records[key] = record
-    return State(document["lineage"], document["project"], document["environment"], document["serial"], records)
+    head = (document["lineage"], document["project"], document["environment"], document["serial"])
+    return State(*head, records, document["account"])
 
 
 def decode_record(r: dict[str, Any]) -> tuple[Key, ResourceRecord]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -173,4 +173,4 @@ def replay(state: State, entries: Iterable[Entry]) -> State:
                 records[change.key] = change.record
             else:
                 records.pop(change.key, None)
-    return State(state.lineage, state.project, state.environment, serial, records)
+    return replace(state, serial=serial, records=records)

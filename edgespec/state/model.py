@@ -59,6 +59,8 @@ class State:
     environment: str
     serial: int = 0
     records: Mapping[Key, ResourceRecord] = field(default_factory=dict)
+    account: str = ""
+    """The id of the Cloudflare account that holds all this, or `local`; empty until the first apply that records it."""
 
     def get(self, address: Address) -> ResourceRecord | None:
         return self.records.get(Key(address))

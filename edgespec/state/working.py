@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import overload
 
@@ -15,12 +16,16 @@ class WorkingState:
     """Starts as a copy of `state`. Only `advance` changes it; reads from other threads see whole changes."""
 
     def __init__(self, state: State) -> None:
-        self.lineage, self.project, self.environment = state.lineage, state.project, state.environment
+        self._head = replace(state, records={})
         self.serial = state.serial
         self._records: dict[Key, ResourceRecord] = dict(state.records)
         self._of_type: dict[str, dict[Key, ResourceRecord]] = {}
         for key, record in self._records.items():
             self._of_type.setdefault(key.address.type, {})[key] = record
+
+    @property
+    def lineage(self) -> str:
+        return self._head.lineage
 
     @property
     def records(self) -> Mapping[Key, ResourceRecord]:
@@ -52,7 +57,7 @@ class WorkingState:
         return _Others(self._of_type.get(key.address.type, {}), key)
 
     def freeze(self) -> State:
-        return State(self.lineage, self.project, self.environment, self.serial, dict(self._records))
+        return replace(self._head, serial=self.serial, records=dict(self._records))
 
 
 class _Others(Sequence[ResourceRecord]):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ records = st.builds(
 def states(draw: st.DrawFn) -> State:
     found = draw(st.lists(st.tuples(records, st.sampled_from(["", "d1", "d2"])), max_size=4))
     kept = {Key(r.address, deposed): r for r, deposed in found}
-    return State(draw(texts.filter(bool)), draw(texts), draw(texts), draw(st.integers(0)), kept)
+    return State(draw(texts.filter(bool)), draw(texts), draw(texts), draw(st.integers(0)), kept, draw(texts))
 
 
 @given(states())
@@ -77,10 +78,10 @@ def test_what_is_no_json_is_never_written(value: Any) -> None:
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        ({"format": "edgespec.state/v3"}, "a newer edgespec wrote"),
+        ({"format": "edgespec.state/v4"}, "a newer edgespec wrote"),
         ({"format": "edgespec.state/v10"}, "a newer edgespec wrote"),
         ({"format": "edgespec.state/v0"}, "is not a state file"),
-        ({"format": "edgespec.state/v2 "}, "is not a state file"),
+        ({"format": "edgespec.state/v3 "}, "is not a state file"),
         ({"format": 2}, "is not a state file"),
         ({"format": "edgespec.plan/v1"}, "is not a state file"),
         ({}, "is not a state file"), ([], "is not a state file"), (None, "is not a state file"),
@@ -112,10 +113,24 @@ def test_a_file_of_version_1_is_upgraded() -> None:
     }
     assert {(r.protected, r.nonce) for r in state.records.values()} == {(False, "")}
     again = json.loads(encode(state))
-    assert again["format"] == FORMAT and assets.schema_error("state", again) is None
+    assert again["format"] == FORMAT and again["account"] == "" and assets.schema_error("state", again) is None
     new = ("protected", "nonce")
     old = [{k: v for k, v in r.items() if k not in new} for r in again["resources"]]
     assert old == json.loads(raw)["resources"]  # nothing of the old file is lost
+
+
+def test_a_file_of_version_2_is_upgraded() -> None:
+    """Likewise of v2, which did not say whose account holds what it names."""
+    raw = KEPT.with_name("state-v2.json").read_bytes()
+    old = json.loads(raw)
+    assert old["format"] == "edgespec.state/v2"
+    state = parse(raw, "kept")
+    assert (state.serial, state.account) == (21, "")
+    assert {r.address.type for r in state.records.values() if r.protected} == {"r2_bucket"}
+    assert {r.nonce for r in state.records.values()} == {"", "5f" * 8}
+    again = json.loads(encode(replace(state, account="a" * 32)))
+    assert again["format"] == FORMAT and assets.schema_error("state", again) is None
+    assert again == {**old, "format": FORMAT, "account": "a" * 32}
 
 
 @pytest.mark.parametrize(

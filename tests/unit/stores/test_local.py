@@ -184,7 +184,7 @@ def test_a_backup_of_an_older_format_is_as_it_was(path: Path) -> None:
         assert loaded is not None
         store.save(loaded)
     assert path.with_name("local.json.000000000013.backup").read_bytes() == old.read_bytes()
-    assert json.loads(path.read_text())["format"] == "edgespec.state/v2"
+    assert json.loads(path.read_text())["format"] == "edgespec.state/v3"
 
 
 class Crash(BaseException):
