@@ -25,11 +25,11 @@ import yaml
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from edgespec import operations  # noqa: E402
+from edgespec import measuring  # noqa: E402
 from edgespec.build.events import BuildEvent  # noqa: E402
 from edgespec.build.pipeline import Pipeline  # noqa: E402
 from edgespec.diagnostics import EdgespecError  # noqa: E402
-from edgespec.operations import Session  # noqa: E402
+from edgespec.session import Session, open_session  # noqa: E402
 from edgespec.spec.models import EdgeModel  # noqa: E402
 
 TEXTS, TRAIN, TEST = "data/texts.jsonl", "data/train.jsonl", "data/test.jsonl"
@@ -84,7 +84,7 @@ def measure(session: Session, spec: EdgeModel) -> dict[str, Any]:
     seconds = time.perf_counter() - started
     files = [pipeline.blob(c.sha256) for f in manifest.files.values() for c in f.chunks]
     zipped = sum(len(gzip.compress(p.read_bytes(), 6, mtime=0)) for p in files if p is not None)
-    document = operations.evaluate(alone, spec.name, data=TEST, compare=False).document
+    document = measuring.evaluate(alone, spec.name, data=TEST, compare=False).document
     figures: dict[str, Any] = {
         "engine": manifest.engine,
         "bytes": manifest.size,
@@ -93,7 +93,7 @@ def measure(session: Session, spec: EdgeModel) -> dict[str, Any]:
         "build_seconds": round(seconds, 1),
     }
     engines = (manifest.engine,)
-    own = operations.bench(alone, spec.name, engines=engines, rounds=3).document.own
+    own = measuring.bench(alone, spec.name, engines=engines, rounds=3).document.own
     if own is not None:
         figures["cpu_ms_32"] = own.row(ROW).cpu_ms.p50 if own.row(ROW) is not None else None
         figures["memory"] = own.memory.total
@@ -124,7 +124,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--only", nargs="*", default=[], help="Rows whose name contains one of these.")
     options = parser.parse_args()
-    session = operations.open_session(options.project, None, os.environ, lambda _: None)
+    session = open_session(options.project, None, os.environ, lambda _: None)
     (spec,) = session.workspace.specs
     written = yaml.safe_load((options.project / "specs" / "sentiment.yaml").read_text())["model"]["pipeline"]
     teacher, student = written[0], written[-1]

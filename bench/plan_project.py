@@ -54,6 +54,7 @@ def make(folder: Path, resources: int) -> int:
     from edgespec import graph, operations
     from edgespec.assets import bundles
     from edgespec.build.pipeline import Pipeline
+    from edgespec.facts import facts_of
     from edgespec.resources.base import Ref
     from edgespec.resources.compile import compile_specs
     from edgespec.state.codec import encode
@@ -69,7 +70,7 @@ def make(folder: Path, resources: int) -> int:
     session = operations.open_session(folder, None, os.environ, lambda _: None)
     workspace = session.workspace
     Pipeline(folder, session.cache, lambda _: None).build(workspace.specs[0])
-    facts, _ = operations._facts(session, None)
+    facts, _ = facts_of(session, None)
     desired = compile_specs("speed", "local", workspace.specs, facts, bundles().facts)
     made: dict[Key, ResourceRecord] = {}
 

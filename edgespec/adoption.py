@@ -14,7 +14,7 @@ import yaml
 from edgespec import graph, operations
 from edgespec.address import Address
 from edgespec.diagnostics import EdgespecError, error
-from edgespec.operations import Planned, Session
+from edgespec.operations import Planned
 from edgespec.plan.imports import Discovered, Import
 from edgespec.providers.base import Observed
 from edgespec.providers.cloudflare.discover import discover
@@ -22,6 +22,7 @@ from edgespec.providers.cloudflare.live import Live
 from edgespec.resources import deployment, model
 from edgespec.resources.base import DesiredResource, Ref, references
 from edgespec.resources.reconstruct import UNKNOWN_SOURCE
+from edgespec.session import Session, connect, held_store
 from edgespec.spec.validate import suggest
 from edgespec.state.model import ResourceRecord, State, Status
 from edgespec.values import UNKNOWN, Inputs, Outputs, Value, is_known
@@ -87,7 +88,7 @@ def import_described(session: Session, approve: Approve) -> tuple[Import, ...]:
 
 def _take(session: Session, find: Callable[[Planned], Imports], approve: Approve) -> tuple[Import, ...]:
     with (
-        operations.held_store(session, "import") as store,
+        held_store(session, "import") as store,
         contextlib.closing(operations.plan(session)) as planned,
     ):
         imports = find(planned)
@@ -167,7 +168,7 @@ def _observe(planned: Planned, record: ResourceRecord) -> Observed | None:
 def discover_all(session: Session) -> Discovered:
     """List what the account holds under the project's names, and write a spec for each Worker that has none."""
     workspace = session.workspace
-    with contextlib.closing(operations.connect(session)) as account:
+    with contextlib.closing(connect(session)) as account:
         live = Live(account)
         found = discover(account, live, workspace.project.name, workspace.environment)
     state = session.store.load()

@@ -11,8 +11,8 @@ from edgespec.build.events import BuildEvent
 from edgespec.build.executor import Executor, build_all
 from edgespec.build.pipeline import Pipeline
 from edgespec.diagnostics import EdgespecError
-from edgespec.operations import Session
 from edgespec.providers.cloudflare.remote_cache import RemoteOpener, make_bucket
+from edgespec.session import Session
 from edgespec.spec.models import EdgeModel
 from edgespec.target import shared_bucket
 

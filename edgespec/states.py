@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from edgespec.address import Address
 from edgespec.diagnostics import Checked, EdgespecError, error
-from edgespec.operations import Session, check_owner, held_store
 from edgespec.providers.cloudflare.remote_cache import make_bucket
+from edgespec.session import Session, check_owner, held_store
 from edgespec.spec.models import R2State
 from edgespec.state.codec import parse
 from edgespec.state.edit import move, remove, replacement

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from edgespec import operations
+from edgespec import measuring
 from edgespec.benchmark import tune as search
 from edgespec.build.events import BuildEvent
 from edgespec.build.pipeline import Pipeline
 from edgespec.diagnostics import EdgespecError, error
 from edgespec.frontier import TuneDocument, row_of
 from edgespec.measurement import Measured, summarise
-from edgespec.operations import Session
+from edgespec.session import Session
 from edgespec.spec.edit import set_value
 from edgespec.spec.models import EdgeModel
 from edgespec.spec.tune import Setting
@@ -63,12 +63,12 @@ def _tuner(session: Session, path: str, rounds: int | None) -> search.Tuner:
     pipeline = Pipeline(session.workspace.root, session.cache, tell, session.remote)
 
     def metrics(spec: EdgeModel) -> Mapping[str, float]:
-        evaluated = operations.evaluate(_alone(session, spec), spec.name, data=path, compare=False)
+        evaluated = measuring.evaluate(_alone(session, spec), spec.name, data=path, compare=False)
         return evaluated.document.variants[-1].metrics
 
     def bench(spec: EdgeModel) -> Measured | None:
         alone, engine = _alone(session, spec), pipeline.build(spec).engine
-        benched = operations.bench(alone, spec.name, engines=(engine,), rounds=rounds or 1)
+        benched = measuring.bench(alone, spec.name, engines=(engine,), rounds=rounds or 1)
         return summarise(benched.document)
 
     return search.Tuner(pipeline.build, metrics, None if rounds is None else bench, pipeline.blob, session.say)

@@ -26,6 +26,7 @@ from edgespec.plan.file import FORMAT, OLDER, stale
 from edgespec.plan.model import Request
 from edgespec.render import budget as render_budget
 from edgespec.render.apply import totals
+from edgespec.session import Session
 
 
 @click.command("apply")
@@ -70,7 +71,7 @@ def command(
 
 
 def run(
-    session: operations.Session,
+    session: Session,
     request: Request,
     *,
     saved: dict[str, Any] | None,
@@ -117,7 +118,7 @@ def _outcome(applied: operations.Applied) -> str:
 
 
 def _carry_out(
-    session: operations.Session,
+    session: Session,
     request: Request,
     events: JsonLines | None,
     *,

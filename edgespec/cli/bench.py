@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from edgespec import operations
+from edgespec import measuring
 from edgespec.cli.options import environment_option, json_option, session_of
 from edgespec.cli.output import print_diagnostics, print_json, print_lines, say
 from edgespec.render import bench as render_bench
@@ -41,7 +41,7 @@ def command(
     session = session_of(ctx, environment, any_environment=environment is None)
     print_diagnostics(session.workspace.warnings)
     asked = tuple(dict.fromkeys(e.strip() for e in engines.split(",") if e.strip()))
-    benched = operations.bench(session, name, engines=asked, rounds=rounds)
+    benched = measuring.bench(session, name, engines=asked, rounds=rounds)
     document = benched.document
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)

@@ -6,9 +6,9 @@ import sys
 
 import click
 
-from edgespec import operations
 from edgespec.cli.options import environment_option, json_option, session_of
 from edgespec.cli.output import print_json
+from edgespec.session import local_edge
 
 
 @click.group("edge")
@@ -21,7 +21,7 @@ def command() -> None:
 @click.pass_context
 def up(ctx: click.Context, environment: str | None) -> None:
     """Start it, or find it running."""
-    endpoint = operations.local_edge(session_of(ctx, environment)).ensure()
+    endpoint = local_edge(session_of(ctx, environment)).ensure()
     click.echo(endpoint.base_url)
 
 
@@ -30,7 +30,7 @@ def up(ctx: click.Context, environment: str | None) -> None:
 @click.pass_context
 def down(ctx: click.Context, environment: str | None) -> None:
     """Stop it. What was deployed stays and answers again after `up`."""
-    stopped = operations.local_edge(session_of(ctx, environment)).down()
+    stopped = local_edge(session_of(ctx, environment)).down()
     click.echo("The local edge is stopped." if stopped else "The local edge was not running.")
 
 
@@ -42,7 +42,7 @@ def status(ctx: click.Context, environment: str | None, as_json: bool) -> None:
     """Whether it runs, and what it holds. Exit code 1 when it does not run."""
     import dataclasses
 
-    found = operations.local_edge(session_of(ctx, environment)).status()
+    found = local_edge(session_of(ctx, environment)).status()
     if as_json:
         print_json(None if found is None else dataclasses.asdict(found))
     elif found is None:
@@ -60,7 +60,7 @@ def status(ctx: click.Context, environment: str | None, as_json: bool) -> None:
 @click.pass_context
 def logs(ctx: click.Context, lines: int, environment: str | None) -> None:
     """The end of its log."""
-    path = operations.local_edge(session_of(ctx, environment)).log_path
+    path = local_edge(session_of(ctx, environment)).log_path
     if path.is_file():
         for row in path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]:
             click.echo(row)

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from edgespec import operations
+from edgespec import measuring
 from edgespec.cli.options import environment_option, json_option, session_of
 from edgespec.cli.output import print_diagnostics, print_json, print_lines
 from edgespec.render import evaluation as render_evaluation
@@ -26,7 +26,7 @@ def command(
     """Measure NAME's model on its quality data, beside the models that it was compressed from. Deploys nothing; exits
     with 4 when a gate of `quality.metrics` is missed."""
     session = session_of(ctx, environment, any_environment=environment is None)
-    evaluated = operations.evaluate(session, name, data=data, edge=edge, compare=not alone)
+    evaluated = measuring.evaluate(session, name, data=data, edge=edge, compare=not alone)
     print_diagnostics(session.workspace.warnings + evaluated.warnings)
     if as_json:
         print_json(evaluated.document.model_dump(mode="json"))

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from edgespec import operations
+from edgespec import asking
 from edgespec.cli.options import environment_option, json_option, session_of
 from edgespec.cli.output import print_json, print_lines
 from edgespec.diagnostics import EdgespecError, error
@@ -26,7 +26,7 @@ def command(ctx: click.Context, name: str, texts: tuple[str, ...], environment: 
     if not texts:
         raise EdgespecError(error("ES408", "No text", 'Give one: edgespec infer NAME "where is my parcel".'))
     session = session_of(ctx, environment)
-    found = operations.infer(session, name, {"texts": list(texts)})
+    found = asking.infer(session, name, {"texts": list(texts)})
     if as_json:
         print_json(found)
         return

@@ -13,8 +13,8 @@ from edgespec.address import Address
 from edgespec.apply.schedule import PARALLELISM
 from edgespec.cli.output import say
 from edgespec.diagnostics import EdgespecError, error
-from edgespec.operations import Session, open_session
 from edgespec.plan.model import Request
+from edgespec.session import Session, open_session
 from edgespec.workspace import find_root
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from edgespec import operations
+from edgespec import measuring
 from edgespec.cli.options import environment_option, session_of
 from edgespec.cli.output import print_diagnostics
 from edgespec.render.report import html, markdown, plots
@@ -31,7 +31,7 @@ def command(
     if path.suffix not in (".html", ".md"):
         raise click.UsageError(f"{path}: a report is an .html or an .md file.")
     session = session_of(ctx, environment, any_environment=environment is None)
-    evaluated = operations.evaluate(session, name, data=data, edge=edge)
+    evaluated = measuring.evaluate(session, name, data=data, edge=edge)
     print_diagnostics(session.workspace.warnings + evaluated.warnings)
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".html":

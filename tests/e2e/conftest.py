@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 import yaml
 
-from edgespec import operations
+from edgespec import asking, operations
 from edgespec.assets import local_edge_sources
 from edgespec.diagnostics import EdgespecError
 from edgespec.local_edge.edge import LocalEdge
 from edgespec.operations import Applied, Planned, Session
 from edgespec.plan.model import Request
+from edgespec.session import current_state, local_edge
 from edgespec.state.model import State
 from tests.tiny import tiny_spec, write_examples, write_tiny_bert
 
@@ -79,18 +80,16 @@ class TinyProject:
         return applied
 
     def state(self) -> State:
-        found = operations.current_state(self.session())
+        found = current_state(self.session())
         assert found is not None
         return found
 
     def infer(self, name: str, *texts: str, **more: Any) -> list[dict[str, Any]]:
-        results: list[dict[str, Any]] = operations.infer(self.session(), name, {"texts": list(texts), **more})[
-            "results"
-        ]
+        results: list[dict[str, Any]] = asking.infer(self.session(), name, {"texts": list(texts), **more})["results"]
         return results
 
     def down(self) -> None:
-        operations.local_edge(self.session()).down()
+        local_edge(self.session()).down()
 
 
 @pytest.fixture(scope="session")

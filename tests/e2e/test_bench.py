@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from edgespec import limits, operations
+from edgespec import limits, measuring
 from edgespec.diagnostics import RefusedError
 from edgespec.render.bench import render
 from edgespec.render.bench_plot import plot
@@ -23,7 +23,7 @@ def left_behind() -> set[str]:
 def test_a_bench_measures_and_plan_judges(project: TinyProject) -> None:
     before = left_behind()
     engines = ("edge", "onnxruntime", "native")
-    benched = operations.bench(project.session(), "tiny", engines=engines, rounds=2)
+    benched = measuring.bench(project.session(), "tiny", engines=engines, rounds=2)
     document, kept = benched.document, benched.kept
     assert left_behind() == before
     assert {e.engine for e in document.engines} | {e.engine for e in document.left_out} >= {"edge", "onnxruntime"}

@@ -8,11 +8,12 @@ import pytest
 from edgespec import operations
 from edgespec.diagnostics import EdgespecError
 from edgespec.plan.model import Action
+from edgespec.session import local_edge
 from tests.e2e.conftest import TinyProject
 
 
 def test_the_cloudflare_target_deploys_through_the_same_code(project: TinyProject) -> None:
-    endpoint = operations.local_edge(project.session()).ensure()
+    endpoint = local_edge(project.session()).ensure()
     project.write_project(
         type="cloudflare",
         account=endpoint.account_id,

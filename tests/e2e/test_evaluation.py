@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from edgespec import operations
 from edgespec.assets import schema_error
+from edgespec.build.data import read_examples
 from edgespec.build.evaluation.compare import Evaluator
 from edgespec.build.pipeline import Pipeline
 from edgespec.cli.main import cli
@@ -38,7 +38,7 @@ def where_int4_differs(project: TinyProject) -> list[dict[str, str]]:
         rows = "".join(json.dumps({"text": t, "label": "other"}) + "\n" for t in texts)
         (project.root / "data" / "pool.jsonl").write_text(rows)
         data = evaluator.data("data/pool.jsonl")
-        examples = operations.read_examples(data.read(), "data/pool.jsonl", spec.task).unwrap()
+        examples = read_examples(data.read(), "data/pool.jsonl", spec.task).unwrap()
         found[name] = [a["label"] for a in evaluator.measure(asked, data, examples, name).answers]
     same, other = [], []
     for text, teacher, deployed in zip(texts, found["teacher"], found["deployed"], strict=True):

@@ -14,10 +14,10 @@ from edgespec import builds, operations
 from edgespec.build.events import BuildEvent
 from edgespec.build.remote import PREFIX, RemoteCache
 from edgespec.diagnostics import Diagnostic, EdgespecError
-from edgespec.operations import Session
 from edgespec.providers.cloudflare.account import Account, Endpoints
 from edgespec.providers.cloudflare.remote_cache import R2Store, RemoteOpener
 from edgespec.secret import Secret
+from edgespec.session import Session
 from tests.e2e.conftest import TinyProject
 
 

@@ -20,6 +20,7 @@ from edgespec import operations
 from edgespec.operations import Applied
 from edgespec.plan.model import Action
 from edgespec.providers.cloudflare.account import Account
+from edgespec.session import current_state
 from edgespec.state.model import Status
 from tests.faults.ground import CACHES, METHODS, NAMES, QUALITIES, REGIONS, Ground, Wanted, inventory
 from tests.faults.injector import Crash, Fault, Injector
@@ -135,7 +136,7 @@ class Machine(RuleBasedStateMachine):
     def somebody_else_changes_something(self, number: int, again: bool) -> None:
         self.figures.steps["a change behind its back"] += 1
         with contextlib.closing(operations.connect(self.ground.project.session())) as account:
-            state = operations.current_state(self.ground.project.session())
+            state = current_state(self.ground.project.session())
             ids = {str(r.outputs.get("id")) for r in (state.records.values() if state is not None else ())}
             self.history.append(f"    {disturb(account, self.ground.project.name, number, ids)}")
         if not again:
@@ -163,7 +164,7 @@ class Machine(RuleBasedStateMachine):
         self._check_state()
 
     def _check_state(self) -> None:
-        state = operations.current_state(self.ground.project.session())
+        state = current_state(self.ground.project.session())
         records = state.records if state is not None else {}
         assert not [k for k in records if k.deposed]
         assert all(r.status is Status.READY for r in records.values())

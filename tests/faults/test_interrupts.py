@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from edgespec import operations
 from edgespec.plan.model import Action
+from edgespec.session import current_state
 from tests.e2e.conftest import TinyProject
 from tests.faults.ground import Ground, inventory, quick
 
@@ -67,7 +67,7 @@ def until_said(child: subprocess.Popen[str], words: str) -> str:
 
 
 def statuses(project: TinyProject) -> dict[str, str]:
-    state = operations.current_state(project.session())
+    state = current_state(project.session())
     return {} if state is None else {str(k): r.status.value for k, r in state.records.items()}
 
 

@@ -21,6 +21,7 @@ from edgespec.providers.cloudflare.account import Account, api_errors
 from edgespec.providers.cloudflare.kv_namespace import KvNamespaceProvider
 from edgespec.providers.cloudflare.live import Live
 from edgespec.providers.cloudflare.worker import nonce_tag
+from edgespec.session import current_state
 from edgespec.state.model import ResourceRecord, Status
 from tests.e2e.conftest import TinyProject
 from tests.faults.ground import Ground, inventory, quick
@@ -61,7 +62,7 @@ def script_of(project: TinyProject) -> str:
 
 
 def record_of(project: TinyProject, type_: str, name: str = "alpha") -> ResourceRecord | None:
-    state = operations.current_state(project.session())
+    state = current_state(project.session())
     return None if state is None else state.get(Address(type_, name))
 
 

@@ -37,7 +37,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made = World(absent={"package:edgespec-no-such-model"})
     account = SimpleNamespace(close=lambda: None, stop_with=lambda stop: None)
     monkeypatch.setattr(operations, "connect", lambda session: account)
-    monkeypatch.setattr(operations, "_providers", lambda *_: providers(made))
+    monkeypatch.setattr(operations, "providers_of", lambda *_: providers(made))
     monkeypatch.setattr(operations, "_contents", lambda plan, _: contents(made, plan))
     monkeypatch.setattr(assets, "bundles", lambda: SimpleNamespace(facts=BUNDLE))
     return made
