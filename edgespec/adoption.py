@@ -94,7 +94,8 @@ def _take(session: Session, find: Callable[[Planned], Imports], approve: Approve
         imports = find(planned)
         if not imports.found or not approve(imports.found):
             return ()
-        store.save(replace(imports.state, lineage=planned.stored.lineage or str(uuid.uuid4())))
+        lineage = planned.stored.lineage or str(uuid.uuid4())
+        store.save(replace(imports.state, lineage=lineage, account=session.workspace.account))
         return imports.found
 
 

@@ -208,12 +208,12 @@ def apply(
             return Applied(planned, None)
         planned.live.forget()
         lineage = planned.stored.lineage or str(uuid.uuid4())
-        base = replace(planned.plan.refreshed, lineage=lineage)
+        base = replace(planned.plan.refreshed, lineage=lineage, account=session.workspace.account)
         with stoppable(session.say) as stop:
             planned.account.stop_with(stop)
             result = run_steps(
                 replace(planned.plan, refreshed=base),
-                replace(planned.stored, lineage=lineage),
+                replace(planned.stored, lineage=lineage, account=base.account),
                 planned.providers,
                 store,
                 on_event,

@@ -16,7 +16,7 @@ from edgespec.spec.models import EdgeModel
 from edgespec.state.model import State
 from edgespec.stores.base import StateStore
 from edgespec.target import Say, account_of, local_edge_of, shared_cache_of, state_store_of
-from edgespec.workspace import Workspace, load_workspace
+from edgespec.workspace import LOCAL_ACCOUNT, Workspace, load_workspace
 
 if TYPE_CHECKING:
     from edgespec.local_edge.edge import LocalEdge
@@ -81,7 +81,7 @@ def held_store(session: Session, operation: str) -> Iterator[StateStore]:
 
 
 def check_owner(state: State, session: Session) -> None:
-    """Raise unless `state` is this project's and environment's."""
+    """Raise unless `state` is this project's and environment's, of the account that the environment deploys to."""
     workspace = session.workspace
     if (state.project, state.environment) != (workspace.project.name, workspace.environment):
         detail = (
@@ -90,3 +90,15 @@ def check_owner(state: State, session: Session) -> None:
             "a project keeps its name."
         )
         raise EdgespecError(error("ES305", "The state is another's", detail))
+    target = workspace.account
+    if state.account and state.account != target:
+        detail = (
+            f"{session.store.where} names what is in {_account(state.account)}; {workspace.environment} now deploys "
+            f"to {_account(target)}, and a plan would forget the one and make everything anew in the other. Put "
+            "`target` back, or give the new account an environment of its own."
+        )
+        raise EdgespecError(error("ES305", "The state is another's", detail))
+
+
+def _account(name: str) -> str:
+    return "the local edge" if name == LOCAL_ACCOUNT else f"the account {name}"

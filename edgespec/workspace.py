@@ -11,12 +11,13 @@ from edgespec.diagnostics import Checked, Diagnostic, Diagnostics, EdgespecError
 from edgespec.files import DiskFiles, Files
 from edgespec.spec.document import Node, Source
 from edgespec.spec.load import load_project, load_specs
-from edgespec.spec.models import EdgeModel, Environment, LocalState, Project
+from edgespec.spec.models import CloudflareTarget, EdgeModel, Environment, LocalState, Project
 from edgespec.spec.validate import place, suggest
 from edgespec.values import digest
 
 PROJECT_FILE: Final = "edgespec.yaml"
 STATE_DIR: Final = ".edgespec"
+LOCAL_ACCOUNT: Final = "local"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,12 @@ class Workspace:
     @property
     def target(self) -> Environment:
         return self.project.environments[self.environment]
+
+    @property
+    def account(self) -> str:
+        """The id of the account that the environment deploys to; `local` for the embedded edge."""
+        target = self.target.target
+        return target.account if isinstance(target, CloudflareTarget) else LOCAL_ACCOUNT
 
     @property
     def state_path(self) -> Path:

@@ -54,6 +54,18 @@ def test_pull_is_the_state_and_push_takes_it(run: Run, applied: dict[str, Any], 
     assert backup.read_text() == (project / "pulled.json").read_text()
 
 
+def test_a_state_stays_with_its_account(run: Run, applied: dict[str, Any], project: Path) -> None:
+    """A target that moves would have everything forgotten in the one account and made again in the other."""
+    assert applied["account"] == "local"
+    (project / STATE).write_text(json.dumps({**applied, "account": "0" * 32}))
+    for command in (("plan",), ("apply", "--auto-approve"), ("destroy", "--auto-approve"), ("drift",)):
+        ran = run(*command)
+        assert (ran.code, ran.out) == (1, "") and "ES305" in ran.err
+        assert f"names what is in the account {'0' * 32}; local now deploys to the local edge" in ran.err
+    (project / STATE).write_text(json.dumps({**applied, "account": ""}))  # as an older edgespec wrote it
+    assert run("plan", "--detailed-exitcode").code == 0
+
+
 def test_push_from_standard_input_into_nothing(
     run: Run, applied: dict[str, Any], project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
