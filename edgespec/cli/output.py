@@ -11,11 +11,12 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from edgespec.diagnostics import Diagnostics
+from edgespec.diagnostics import Diagnostics, EdgespecError, error
 from edgespec.plan.events import ApplyResult, Event, Outcome, StepFinished, StepProgress, StepStarted
 from edgespec.plan.model import StepId, StepKind
 from edgespec.render import diagnostics as render_diagnostics
@@ -67,6 +68,17 @@ def print_json(value: Any) -> None:
 def print_text(text: str) -> None:
     """A document that is text already, with its end of line."""
     click.echo(scrub(text), nl=False)
+
+
+def write_whole(path: Path, text: str, *, what: str) -> None:
+    """Keep a text in a file, whole or not at all. `what` begins the error's summary: "The SARIF file"."""
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        temporary.write_text(scrub(text), encoding="utf-8")
+        temporary.replace(path)
+    except OSError as e:
+        temporary.unlink(missing_ok=True)
+        raise EdgespecError(error("ES740", f"{what} cannot be written", f"{path}: {e.strerror}.")) from e
 
 
 def print_diagnostics(found: Diagnostics) -> None:
