@@ -16,6 +16,7 @@ from edgespec.measurement import BenchDocument
 from edgespec.plan.document import DriftReport, PlanDocument
 from edgespec.render.events import EventDocument
 from edgespec.spec.models import EdgeModel, Project
+from edgespec.spec.releases import Releases
 from edgespec.state.codec import StateDocument
 from edgespec.state.journal import EntryDocument
 
@@ -23,6 +24,7 @@ FOLDER = Path(__file__).parent.parent / "schemas"
 MODELS: dict[str, tuple[type[BaseModel], str]] = {
     "project": (Project, "edgespec.yaml"),
     "spec": (EdgeModel, "An EdgeModel document"),
+    "releases": (Releases, "releases/ENVIRONMENT.yaml"),
     "state": (StateDocument, "edgespec's state of one environment"),
     "state-journal": (EntryDocument, "One line of the journal of a state of edgespec"),
     "plan": (PlanDocument, "A plan of edgespec"),

@@ -25,28 +25,28 @@ def set_value(text: str, line: int, path: Path, value: Any) -> str:
     nodes = list(yaml.compose_all(body, Loader=yaml.SafeLoader))
     document = next((i for i, n in enumerate(nodes) if n is not None and n.start_mark.line + 1 == line), None)
     if document is None:
-        raise _cannot(path, f"no document begins at line {line} any more")
+        raise cannot(path, f"no document begins at line {line} any more")
     edited = _set(body, nodes[document], path, value)
-    wanted = _with(_plain(body)[document], path, _plain(_flow(value))[0])
+    wanted = _with(_plain(body)[document], path, _plain(flow(value))[0])
     if _plain(edited)[document] != wanted:
-        raise _cannot(path, "the result would not mean what it should")
+        raise cannot(path, "the result would not mean what it should")
     return mark + edited
 
 
 def _set(text: str, node: yaml.Node, path: Path, value: Any) -> str:
     """Follows `path` as far as it goes."""
     for depth, part in enumerate(path):
-        child = _child(node, part)
-        if child is None:
+        inner = child(node, part)
+        if inner is None:
             rest: Any = value
             for name in reversed(path[depth + 1 :]):
                 if isinstance(name, int):
-                    raise _cannot(path, f"there is no item {name}")
+                    raise cannot(path, f"there is no item {name}")
                 rest = {name: rest}
             return _add(text, node, part, rest, path)
-        node = child
-    start, end = node.start_mark.index, _end(node)
-    replaced = _flow(value)
+        node = inner
+    start, end = node.start_mark.index, end_of(node)
+    replaced = flow(value)
     if isinstance(node, yaml.CollectionNode) and not node.flow_style:
         before = text[:start].rstrip(" \n")
         if before.endswith(":"):  # the block began on the next line
@@ -54,7 +54,8 @@ def _set(text: str, node: yaml.Node, path: Path, value: Any) -> str:
     return text[:start] + replaced + text[end:]
 
 
-def _child(node: yaml.Node, part: str | int) -> yaml.Node | None:
+def child(node: yaml.Node, part: str | int) -> yaml.Node | None:
+    """A mapping's value by its key, a list's item by its index; None where there is none."""
     if isinstance(node, yaml.MappingNode):
         return next((v for k, v in node.value if k.value == part), None)
     if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
@@ -63,32 +64,32 @@ def _child(node: yaml.Node, part: str | int) -> yaml.Node | None:
     return None
 
 
-def _end(node: yaml.Node) -> int:
+def end_of(node: yaml.Node) -> int:
     """Where the node's own characters end: a block's mark lies behind the comments that follow it."""
     if isinstance(node, yaml.CollectionNode) and not node.flow_style:
         last = node.value[-1]
-        return _end(last[1] if isinstance(last, tuple) else last)
+        return end_of(last[1] if isinstance(last, tuple) else last)
     return int(node.end_mark.index)
 
 
 def _add(text: str, node: yaml.Node, key: str | int, value: Any, path: Path) -> str:
     if not isinstance(node, yaml.MappingNode) or isinstance(key, int):
-        raise _cannot(path, f"{dotted(path)} is no field of a mapping")
-    entry = f"{_flow(key)}: {_flow(value)}"
+        raise cannot(path, f"{dotted(path)} is no field of a mapping")
+    entry = f"{flow(key)}: {flow(value)}"
     if node.flow_style:
         close = node.end_mark.index - 1
         inside = text[node.start_mark.index + 1 : close].rstrip()
         separator = "" if not inside else " " if inside.endswith(",") else ", "
         at = node.start_mark.index + 1 + len(inside)
         return text[:at] + separator + entry + text[at:]
-    end = _end(node)
+    end = end_of(node)
     line_end = text.find("\n", end)
     at = len(text) if line_end < 0 else line_end
     column = node.value[0][0].start_mark.column
     return f"{text[:at]}\n{' ' * column}{entry}{text[at:]}"
 
 
-def _flow(value: Any) -> str:
+def flow(value: Any) -> str:
     """On one line, as people write it."""
     written: str = yaml.safe_dump(value, default_flow_style=True, width=_WIDE, allow_unicode=True, sort_keys=False)
     return written.removesuffix("\n").removesuffix("\n...")
@@ -109,6 +110,7 @@ def _with(data: Any, path: Path, value: Any) -> Any:
     return {**data, part: _with(data.get(part), tuple(rest), value)}
 
 
-def _cannot(path: Path, why: str) -> EdgespecError:
+def cannot(path: Path, why: str) -> EdgespecError:
+    """What is raised where a file's form does not allow an edit."""
     detail = f"`{dotted(path)}`: {why}. Write the value yourself."
     return EdgespecError(error("ES593", "The file cannot be edited", detail))
