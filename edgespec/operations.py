@@ -18,7 +18,7 @@ from edgespec.apply.applier import apply as run_steps
 from edgespec.apply.interrupt import stoppable
 from edgespec.apply.refresh import refresh
 from edgespec.apply.schedule import PARALLELISM
-from edgespec.diagnostics import Diagnostics, EdgespecError, RefusedError, error
+from edgespec.diagnostics import Diagnostic, Diagnostics, EdgespecError, RefusedError, error
 from edgespec.facts import facts_of
 from edgespec.plan import file as plan_file
 from edgespec.plan.budget import Fit
@@ -37,10 +37,10 @@ from edgespec.resources import model
 from edgespec.resources.compile import compile_specs
 from edgespec.review import Review, review
 from edgespec.session import Session, connect, held_store, open_session, stored
-from edgespec.spec.models import EdgeModel
+from edgespec.spec.models import EdgeModel, Project
 from edgespec.state.model import Key, State
 from edgespec.wiring import providers_of
-from edgespec.workspace import Workspace
+from edgespec.workspace import Workspace, default_environment, reader_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +89,34 @@ class Planned:
 
 
 def validate(root: Path, environment: str | None, environ: Mapping[str, str]) -> tuple[Session, Diagnostics]:
-    """Read and check everything that can be checked offline: documents, limits, data files, model folders."""
-    session = open_session(root, environment, environ, lambda _: None, any_environment=environment is None)
-    session = replace(session, remote=None)
-    _, found = facts_of(session, None)
-    return session, session.workspace.warnings + found
+    """Read and check everything that can be checked offline: documents, limits, data files, model folders. Without an
+    environment, the specs as each environment with overlays has them."""
+    reader = reader_of(root)
+    session: Session | None = None
+    found: list[Diagnostic] = []
+    checked: dict[str, list[EdgeModel]] = {}
+    for name in [environment] if environment is not None else _different(reader.project(environ)):
+        try:
+            view = open_session(root, name, environ, lambda _: None, any_environment=environment is None, reader=reader)
+            view = replace(view, remote=None)
+            found += view.workspace.warnings
+            fresh = [s for s in view.workspace.specs if s not in checked.setdefault(s.name, [])]
+            for spec in fresh:
+                checked[spec.name].append(spec)
+            found += facts_of(view, None, fresh)[1]
+            session = session or view
+        except EdgespecError as e:
+            found += e.diagnostics
+    merged = Diagnostics(tuple(dict.fromkeys(found)))
+    if session is None or merged.has_errors:
+        raise EdgespecError(merged)
+    return session, merged
+
+
+def _different(project: Project) -> list[str]:
+    """The default environment, and those in which specs may say something else."""
+    default = default_environment(project)
+    return [default, *(name for name, e in project.environments.items() if e.overrides and name != default)]
 
 
 def plan(

@@ -16,7 +16,7 @@ from edgespec.spec.models import EdgeModel
 from edgespec.state.model import State
 from edgespec.stores.base import StateStore
 from edgespec.target import Say, account_of, local_edge_of, shared_cache_of, state_store_of
-from edgespec.workspace import LOCAL_ACCOUNT, Workspace, load_workspace
+from edgespec.workspace import LOCAL_ACCOUNT, Reader, Workspace, reader_of
 
 if TYPE_CHECKING:
     from edgespec.local_edge.edge import LocalEdge
@@ -41,9 +41,17 @@ class Session:
 
 
 def open_session(
-    root: Path, environment: str | None, environ: Mapping[str, str], say: Say, *, any_environment: bool = False
+    root: Path,
+    environment: str | None,
+    environ: Mapping[str, str],
+    say: Say,
+    *,
+    any_environment: bool = False,
+    reader: Reader | None = None,
 ) -> Session:
-    workspace = load_workspace(root, environment, environ, any_environment=any_environment)
+    """`reader` where the project's files are read for several environments."""
+    reader = reader_of(root) if reader is None else reader
+    workspace = reader.workspace(environment, environ, any_environment=any_environment)
     remote = shared_cache_of(workspace, environ, say)
     store = state_store_of(workspace, environ, say)
     return Session(workspace, Cache(default_cache_dir(environ)), environ, say, store, remote)

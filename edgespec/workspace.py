@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from edgespec.diagnostics import Checked, Diagnostic, Diagnostics, EdgespecError, error
 from edgespec.files import DiskFiles, Files
 from edgespec.spec.document import Node, Source
-from edgespec.spec.load import load_project, load_specs
+from edgespec.spec.load import LoadedProject, SpecFiles, load_project
 from edgespec.spec.models import CloudflareTarget, EdgeModel, Environment, LocalState, Project
+from edgespec.spec.overlays import overlays_of
 from edgespec.spec.validate import place, suggest
 from edgespec.values import digest
 
 PROJECT_FILE: Final = "edgespec.yaml"
 STATE_DIR: Final = ".edgespec"
+DEFAULT: Final = "local"
+"""The environment that is meant when none is named."""
 LOCAL_ACCOUNT: Final = "local"
 
 
@@ -51,9 +54,10 @@ class Workspace:
 
     @property
     def spec_digest(self) -> str:
-        """Over all that the specs and the target say."""
+        """Over all that the specs, with this environment's overlays, and the target say."""
         specs = [s.model_dump(mode="json") for s in self.specs]
-        return digest([self.project.name, self.environment, self.target.model_dump(mode="json"), specs])
+        target = self.target.model_dump(mode="json", exclude={"overrides"})
+        return digest([self.project.name, self.environment, target, specs])
 
     def check_names(self, names: tuple[str, ...], also: frozenset[str] = frozenset()) -> None:
         """Raise when a name is neither a spec nor in `also` (specs that only state knows)."""
@@ -83,31 +87,75 @@ def load_workspace(
     files: Files | None = None,
 ) -> Workspace:
     """The project at `root`; raises with every error in every file. Variables of other environments may be unset, and
-    with `any_environment` (validation alone) those of this one too. Documents are read from `files`, where given, and
-    from `root` else; what they name (data, models) is always below `root`."""
-    files = DiskFiles(root) if files is None else files
-    source = _read(files, PROJECT_FILE)
-    if source.value is None:
-        raise EdgespecError(source.diagnostics)
-    selected = None if any_environment else environment or "local"
-    loaded = load_project(source.value, environ, selected)
-    if loaded.value is None:
-        raise EdgespecError(loaded.diagnostics)
-    project, node = loaded.value.project, loaded.value.node
-    sources, found = _spec_sources(files, project, node)
-    specs = load_specs(sources, project)
-    diagnostics = loaded.diagnostics + found + specs.diagnostics
-    if specs.value is None or diagnostics.has_errors:
-        raise EdgespecError(diagnostics)
-    return Workspace(
-        root,
-        project,
-        selected or next(iter(project.environments)),
-        tuple(s.spec for s in specs.value),
-        {s.spec.name: s.node for s in specs.value},
-        node,
-        diagnostics,
-    )
+    with `any_environment` (what asks no account) those of this one too. Documents are read from `files`, where given,
+    and from `root` else; what they name (data, models) is always below `root`."""
+    return reader_of(root, files).workspace(environment, environ, any_environment=any_environment)
+
+
+def reader_of(root: Path, files: Files | None = None) -> Reader:
+    """`files` where the project's documents are not those below `root`."""
+    return Reader(root, DiskFiles(root) if files is None else files)
+
+
+def default_environment(project: Project) -> str:
+    """The one that is meant where none is named and none is asked."""
+    return DEFAULT if DEFAULT in project.environments else next(iter(project.environments))
+
+
+class Reader:
+    """A project whose files are read once, for any number of its environments. Not for several threads."""
+
+    def __init__(self, root: Path, files: Files) -> None:
+        self._root = root
+        self._files = files
+        self._source: Source | None = None
+        self._specs: dict[tuple[str, ...], tuple[SpecFiles, list[Diagnostic]]] = {}
+
+    def project(self, environ: Mapping[str, str]) -> Project:
+        """Whatever variables are set; raises when it cannot be read."""
+        return self._project(environ, None).project
+
+    def workspace(
+        self, environment: str | None, environ: Mapping[str, str], *, any_environment: bool = False
+    ) -> Workspace:
+        """As `load_workspace`."""
+        wanted = environment or DEFAULT
+        loaded = self._project(environ, None if any_environment else wanted)
+        project, node = loaded.project, loaded.node
+        if any_environment and environment is None:
+            wanted = default_environment(project)
+        files, found = self._spec_files(project, node)
+        specs = files.load(project, overlays_of(node, wanted))
+        diagnostics = loaded.diagnostics + found + specs.diagnostics
+        if specs.value is None or diagnostics.has_errors:
+            raise EdgespecError(diagnostics)
+        return Workspace(
+            self._root,
+            project,
+            wanted,
+            tuple(s.spec for s in specs.value),
+            {s.spec.name: s.node for s in specs.value},
+            node,
+            diagnostics,
+        )
+
+    def _project(self, environ: Mapping[str, str], selected: str | None) -> LoadedProject:
+        """Parsed anew each time: variables are replaced in its nodes."""
+        if self._source is None:
+            source = _read(self._files, PROJECT_FILE)
+            if source.value is None:
+                raise EdgespecError(source.diagnostics)
+            self._source = source.value
+        loaded = load_project(self._source, environ, selected)
+        if loaded.value is None:
+            raise EdgespecError(loaded.diagnostics)
+        return replace(loaded.value, diagnostics=loaded.diagnostics)
+
+    def _spec_files(self, project: Project, node: Node) -> tuple[SpecFiles, list[Diagnostic]]:
+        if project.specs not in self._specs:
+            sources, found = _spec_sources(self._files, project, node)
+            self._specs[project.specs] = SpecFiles(sources), found
+        return self._specs[project.specs]
 
 
 def _spec_sources(files: Files, project: Project, node: Node) -> tuple[list[Source], list[Diagnostic]]:

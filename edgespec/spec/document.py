@@ -55,6 +55,8 @@ class Node:
     items: list[Node] = field(default_factory=list)
     entries: dict[str, Node] = field(default_factory=dict)
     keys: dict[str, SourceRange] = field(default_factory=dict)
+    removed: dict[str, SourceRange] = field(default_factory=dict)
+    """Where an overlay took out a key that was, or might have been, in it."""
     size: int = 1
     """Nodes in it, itself included, with every alias expanded."""
     height: int = 0

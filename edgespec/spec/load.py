@@ -10,6 +10,7 @@ from edgespec.spec import variables
 from edgespec.spec.check import check_project, check_spec
 from edgespec.spec.document import Node, Source, parse
 from edgespec.spec.models import API_VERSION, EdgeModel, Project
+from edgespec.spec.overlays import Overlay, check_matches, check_overlays, chosen, name_of, overlaid
 from edgespec.spec.validate import key_place, place, suggest, validate
 
 KINDS = ("Project", "EdgeModel")
@@ -27,6 +28,7 @@ class LoadedProject:
     project: Project
     node: Node
     path: str
+    diagnostics: Diagnostics = Diagnostics()
 
 
 def load_project(source: Source, environ: Mapping[str, str], selected: str | None) -> Checked[LoadedProject]:
@@ -55,31 +57,73 @@ def load_project(source: Source, environ: Mapping[str, str], selected: str | Non
         detail = f"{selected!r} is not one of {known}.{suggest(selected, checked.value.environments)}"
         found.append(error("ES133", "Unknown environment", detail, source=where))
     found += check_project(checked.value, node)
+    found += check_overlays(node)
     return Checked(LoadedProject(checked.value, node, source.path), Diagnostics(tuple(found)))
 
 
-def load_specs(sources: Sequence[Source], project: Project) -> Checked[tuple[LoadedSpec, ...]]:
-    """Every EdgeModel of the files, sorted by name."""
-    found: list[Diagnostic] = []
-    specs: dict[str, LoadedSpec] = {}
-    for source in sources:
-        parsed = parse(source)
-        found += parsed.diagnostics
-        nodes = parsed.value or []
-        if not nodes and not parsed.diagnostics.has_errors:
-            found.append(error("ES134", "Empty file", "It holds no EdgeModel.", source=source.range(0, 0)))
-        for node in nodes:
-            loaded = _load_spec(node, source.path, project, found)
-            if loaded is None:
+class SpecFiles:
+    """The EdgeModel documents of a project's files, read once for any number of environments."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._found: list[Diagnostic] = []
+        self._documents: list[tuple[Node, str]] = []
+        self._validated: dict[int, Checked[EdgeModel]] = {}
+        """By the document's identity, of those that no overlay changes."""
+        self._whole = True
+        """Whether every file could be read: else specs may be missing that an overlay names."""
+        for source in sources:
+            parsed = parse(source)
+            self._found += parsed.diagnostics
+            self._whole &= not parsed.diagnostics.has_errors
+            if not parsed.value and not parsed.diagnostics.has_errors:
+                self._found.append(error("ES134", "Empty file", "It holds no EdgeModel.", source=source.range(0, 0)))
+            for node in parsed.value or ():
+                if _expect_kind(node, "EdgeModel", self._found):
+                    self._found += variables.refuse(node)
+                    self._documents.append((node, source.path))
+
+    def load(self, project: Project, overlays: Sequence[Overlay] = ()) -> Checked[tuple[LoadedSpec, ...]]:
+        """Every spec with the overlays that it is chosen by, sorted by name."""
+        found: list[Diagnostic] = []
+        specs: dict[str, LoadedSpec] = {}
+        used: set[str] = set()
+        for node, path in self._documents:
+            mine = chosen(overlays, node)
+            used.update(o.text for o in mine)
+            merged = overlaid(node, mine)
+            checked = self._validate(merged, project, base=merged is node)
+            found += checked.diagnostics
+            if checked.value is None:
                 continue
-            if (other := specs.get(loaded.spec.name)) is not None:
+            name, where = checked.value.name, key_place(node, ("metadata", "name"))
+            if (other := specs.get(name)) is not None:
                 first = key_place(other.node, ("metadata", "name"))
-                detail = f"{loaded.spec.name!r} is also defined at {first}; names are unique in a project."
-                found.append(error("ES135", "Duplicate name", detail, source=key_place(node, ("metadata", "name"))))
+                detail = f"{name!r} is also defined at {first}; names are unique in a project."
+                found.append(error("ES135", "Duplicate name", detail, source=where))
             else:
-                specs[loaded.spec.name] = loaded
-    found += _check_renames(specs)
-    return Checked(tuple(specs[n] for n in sorted(specs)), Diagnostics(tuple(found)))
+                specs[name] = LoadedSpec(checked.value, merged, path)
+        if self._whole:
+            found += check_matches(overlays, frozenset(used), [name_of(node) for node, _ in self._documents])
+        found += _check_renames(specs)
+        return Checked(tuple(specs[n] for n in sorted(specs)), Diagnostics(tuple(dict.fromkeys(self._found + found))))
+
+    def _validate(self, node: Node, project: Project, *, base: bool) -> Checked[EdgeModel]:
+        if base and id(node) in self._validated:
+            return self._validated[id(node)]
+        checked = validate(EdgeModel, node, "EdgeModel")
+        if checked.value is not None:
+            rules = check_spec(checked.value, node, project)
+            checked = Checked(checked.value, checked.diagnostics + Diagnostics(tuple(rules)))
+        if base:
+            self._validated[id(node)] = checked
+        return checked
+
+
+def load_specs(
+    sources: Sequence[Source], project: Project, overlays: Sequence[Overlay] = ()
+) -> Checked[tuple[LoadedSpec, ...]]:
+    """Every EdgeModel of the files, sorted by name."""
+    return SpecFiles(sources).load(project, overlays)
 
 
 def _check_renames(specs: Mapping[str, LoadedSpec]) -> Iterator[Diagnostic]:
@@ -103,18 +147,6 @@ def _check_renames(specs: Mapping[str, LoadedSpec]) -> Iterator[Diagnostic]:
             yield error("ES171", "Cannot be renamed from this", detail, source=where)
         else:
             claims[old] = loaded
-
-
-def _load_spec(node: Node, path: str, project: Project, found: list[Diagnostic]) -> LoadedSpec | None:
-    if not _expect_kind(node, "EdgeModel", found):
-        return None
-    found += variables.refuse(node)
-    checked = validate(EdgeModel, node, "EdgeModel")
-    found += checked.diagnostics
-    if checked.value is None:
-        return None
-    found += check_spec(checked.value, node, project)
-    return LoadedSpec(checked.value, node, path)
 
 
 def _expect_kind(node: Node, wanted: str, found: list[Diagnostic]) -> bool:

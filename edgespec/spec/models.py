@@ -284,6 +284,9 @@ class Environment(Strict):
     state: StatePlace = LocalState(type="local")
     protect: bool = False
     """Nothing is destroyed without `--allow-destroy`."""
+    overrides: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Selector -> partial spec: `*`, labels such as `team=support`, or a spec's name. Merged into the specs' documents
+    before these are validated (`overlays`)."""
 
 
 class SharedCache(Strict):

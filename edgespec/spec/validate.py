@@ -106,8 +106,10 @@ def _diagnostic(model: type[BaseModel], root: Node, kind: str, e: ErrorDetails) 
     if type_ in ("missing", "union_tag_not_found"):
         field = name if type_ == "missing" else str(e.get("ctx", {}).get("discriminator", "type")).strip("'")
         owner = f"`{dotted(path)}`" if path else f"The {kind} document"
+        if (removed := node.removed.get(field)) is not None:
+            return error("ES111", "Missing field", f"{owner} needs `{field}`; this removes it.", source=removed)
         where = key_place(root, path) if path and isinstance(path[-1], str) else node.where
-        return error("ES111", "Missing field", f"{owner} needs `{field}`.", source=where)
+        return error("ES111", "Missing field", f"{owner} needs `{field}`.{_chosen_elsewhere(node)}", source=where)
     if about_key:
         detail = f"`{dotted(path)}`: the name {_sentence(e)}."
         return error("ES113", "Not a valid name", detail, source=key_place(root, path))
@@ -134,8 +136,15 @@ def _unknown_key(model: type[BaseModel], root: Node, kind: str, path: Path, name
         return error("ES115", "Not supported yet", detail, source=where)
     known = _fields_at(model, root, path[:-1])
     listed = f" Known here: {', '.join(sorted(known))}." if known else ""
-    detail = f"`{name}` is not a field{_inside(path)}.{suggest(name, known)}{listed}"
+    elsewhere = _chosen_elsewhere(locate(root, path[:-1])[0])
+    detail = f"`{name}` is not a field{_inside(path)}.{suggest(name, known)}{listed}{elsewhere}"
     return error("ES110", "Unknown key", detail, source=where)
+
+
+def _chosen_elsewhere(node: Node) -> str:
+    """Which fields a map has follows from its `type`, which an overlay may have given."""
+    tag = node.child("type")
+    return f" Its `type` is given at {tag.where}." if tag is not None and tag.where.path != node.where.path else ""
 
 
 def _inside(path: Path) -> str:
