@@ -198,17 +198,7 @@ class Pipeline:
     def _inputs(
         self, spec: EdgeModel, files: sources.ModelFiles | None, steps: tuple[Step, ...], engine: Value
     ) -> Mapping[str, Value]:
-        """Everything that the artifact depends on, as a person reads it in a plan."""
-        return {
-            "source": spec.model.source,
-            "source_digest": files.digest if files else UNKNOWN,
-            "pipeline": pipeline_inputs(steps),
-            "task": spec.task.model_dump(mode="json"),
-            "quantization": _quantization(spec),
-            "engine": engine,
-            "chunk": spec.cache.weights.kv.chunk,
-            "tools": self._tools(steps),
-        }
+        return inputs_of(spec, steps, files.digest if files else UNKNOWN, engine, self._tools(steps))
 
     @staticmethod
     def _tools(steps: tuple[Step, ...]) -> dict[str, Value]:
@@ -344,6 +334,22 @@ def _check_pairing(spec: EdgeModel) -> None:
         )
     if heads > 1:
         raise fail("ES513", f"{spec.name}: the pipeline has {heads} heads; a model has one classifier.")
+
+
+def inputs_of(
+    spec: EdgeModel, steps: tuple[Step, ...], source_digest: Value, engine: Value, tools: dict[str, Value]
+) -> Mapping[str, Value]:
+    """Everything that the artifact depends on, as a person reads it in a plan."""
+    return {
+        "source": spec.model.source,
+        "source_digest": source_digest,
+        "pipeline": pipeline_inputs(steps),
+        "task": spec.task.model_dump(mode="json"),
+        "quantization": _quantization(spec),
+        "engine": engine,
+        "chunk": spec.cache.weights.kv.chunk,
+        "tools": tools,
+    }
 
 
 def _quantization(spec: EdgeModel) -> str:
