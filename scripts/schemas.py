@@ -13,6 +13,7 @@ from edgespec.artifact_schema import ArtifactDocument
 from edgespec.evaluation import EvaluationDocument
 from edgespec.frontier import TuneDocument
 from edgespec.measurement import BenchDocument
+from edgespec.plan.comparison_document import DiffDocument
 from edgespec.plan.document import DriftReport, PlanDocument
 from edgespec.render.events import EventDocument
 from edgespec.spec.models import EdgeModel, Project
@@ -28,6 +29,7 @@ MODELS: dict[str, tuple[type[BaseModel], str]] = {
     "state": (StateDocument, "edgespec's state of one environment"),
     "state-journal": (EntryDocument, "One line of the journal of a state of edgespec"),
     "plan": (PlanDocument, "A plan of edgespec"),
+    "diff": (DiffDocument, "What edgespec diff found"),
     "drift": (DriftReport, "What edgespec drift found"),
     "event": (EventDocument, "A line of edgespec apply --json"),
     "artifact": (ArtifactDocument, "The manifest of an edgespec artifact"),

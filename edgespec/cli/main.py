@@ -17,6 +17,7 @@ from edgespec import __version__
 _COMMANDS: Final = {
     "validate": "Check every spec offline: documents, limits, data files.",
     "plan": "Show what apply would do. Changes nothing.",
+    "diff": "What two git revisions of the project ask for differently.",
     "apply": "Build, upload and deploy what the specs ask for.",
     "destroy": "Remove what was deployed.",
     "drift": "Compare what is live with state.",

@@ -12,7 +12,19 @@ from edgespec.cli.output import print_json
 @click.argument(
     "name",
     type=click.Choice(
-        ["project", "spec", "releases", "state", "state-journal", "plan", "drift", "artifact", "bench", "evaluation"]
+        [
+            "project",
+            "spec",
+            "releases",
+            "state",
+            "state-journal",
+            "plan",
+            "diff",
+            "drift",
+            "artifact",
+            "bench",
+            "evaluation",
+        ]
     ),
 )
 def command(name: str) -> None:
