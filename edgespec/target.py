@@ -11,7 +11,7 @@ from edgespec import assets
 from edgespec.build.cache import default_cache_dir
 from edgespec.build.remote import RemoteCache
 from edgespec.diagnostics import EdgespecError, error
-from edgespec.providers.cloudflare.account import TOKEN, Account, Endpoints, missing_token
+from edgespec.providers.cloudflare.account import TOKEN, Account, Endpoints, Paces, missing_token
 from edgespec.providers.cloudflare.remote_cache import R2Store
 from edgespec.secret import Secret
 from edgespec.spec.models import LocalState, LocalTarget, SharedCache
@@ -45,20 +45,33 @@ def local_edge_of(workspace: Workspace, environment: str, environ: Mapping[str, 
     )
 
 
-def account_of(workspace: Workspace, environment: str, environ: Mapping[str, str], say: Say) -> Account:
-    """The account that the environment deploys to; starts the local edge when it is not running."""
+def account_of(
+    workspace: Workspace, environment: str, environ: Mapping[str, str], say: Say, paces: Paces | None = None
+) -> Account:
+    """The account that the environment deploys to; starts the local edge when it is not running. With `paces`, it keeps
+    one pace with the others that were opened with it."""
     target = workspace.project.environments[environment].target
     if isinstance(target, LocalTarget):
         endpoint = local_edge_of(workspace, environment, environ, say).ensure()
         found = Endpoints(endpoint.account_id, endpoint.api_base_url, endpoint.api_token, endpoint.s3_base_url)
-        return Account(found, say=say)
-    token = Secret(TOKEN, environ.get(TOKEN, ""))
+        return Account(found, paces.of(found, say) if paces is not None else None, say)
+    token = token_of(environment, environ)
     if not token:
-        raise missing_token()
+        raise missing_token(environment)
     if target.account == STAND_IN:
         detail = f"`account` of the environment {environment} is a variable that is not set."
         raise EdgespecError(error("ES121", "Variable is not set", detail))
-    return Account(Endpoints(target.account, target.api_base_url, token, target.s3_base_url), say=say)
+    found = Endpoints(target.account, target.api_base_url, token, target.s3_base_url)
+    return Account(found, paces.of(found, say) if paces is not None else None, say)
+
+
+def token_of(environment: str, environ: Mapping[str, str]) -> Secret:
+    """The API token of an environment: one of its own where there is one, since promotion reads from one account what
+    it writes to another. Empty where none is set."""
+    for name in (f"{TOKEN}_{environment.upper()}", TOKEN):
+        if value := environ.get(name, ""):
+            return Secret(name, value)
+    return Secret(TOKEN, "")
 
 
 def state_store_of(workspace: Workspace, environ: Mapping[str, str], say: Say) -> StateStore:

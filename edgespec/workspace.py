@@ -13,6 +13,7 @@ from edgespec.spec.document import Node, Source
 from edgespec.spec.load import LoadedProject, SpecFiles, load_project
 from edgespec.spec.models import CloudflareTarget, EdgeModel, Environment, LocalState, Project
 from edgespec.spec.overlays import overlays_of
+from edgespec.spec.releases import LoadedReleases, Release, check_names, load_releases, path_of
 from edgespec.spec.validate import place, suggest
 from edgespec.values import digest
 
@@ -34,6 +35,22 @@ class Workspace:
     nodes: Mapping[str, Node]
     project_node: Node
     warnings: Diagnostics
+    releases: LoadedReleases | None = None
+    """`releases/ENVIRONMENT.yaml`; None where there is none."""
+
+    @property
+    def pins(self) -> Mapping[str, Release]:
+        """By spec, the release that is deployed as it is: of those no pipeline is asked."""
+        if self.releases is None:
+            return {}
+        pins = self.releases.releases.pins(promoted=self.target.promote_from is not None)
+        return {s.name: pins[s.name] for s in self.specs if s.name in pins}
+
+    @property
+    def unreleased(self) -> tuple[str, ...]:
+        """The specs that this environment does not deploy, since nothing of them was promoted to it yet."""
+        pins = self.pins
+        return tuple(s.name for s in self.specs if s.name not in pins) if self.target.promote_from is not None else ()
 
     @property
     def target(self) -> Environment:
@@ -57,7 +74,8 @@ class Workspace:
         """Over all that the specs, with this environment's overlays, and the target say."""
         specs = [s.model_dump(mode="json") for s in self.specs]
         target = self.target.model_dump(mode="json", exclude={"overrides"})
-        return digest([self.project.name, self.environment, target, specs])
+        pins = {name: r.model_dump(mode="json", by_alias=True) for name, r in self.pins.items()}
+        return digest([self.project.name, self.environment, target, specs, *([pins] if pins else [])])
 
     def check_names(self, names: tuple[str, ...], also: frozenset[str] = frozenset()) -> None:
         """Raise when a name is neither a spec nor in `also` (specs that only state knows)."""
@@ -126,7 +144,9 @@ class Reader:
             wanted = default_environment(project)
         files, found = self._spec_files(project, node)
         specs = files.load(project, overlays_of(node, wanted))
-        diagnostics = loaded.diagnostics + found + specs.diagnostics
+        names = [s.spec.name for s in specs.value or ()]
+        releases = self._releases(wanted, names, everywhere=any_environment)
+        diagnostics = loaded.diagnostics + found + specs.diagnostics + releases.diagnostics
         if specs.value is None or diagnostics.has_errors:
             raise EdgespecError(diagnostics)
         return Workspace(
@@ -137,7 +157,23 @@ class Reader:
             {s.spec.name: s.node for s in specs.value},
             node,
             diagnostics,
+            (releases.value or {}).get(wanted),
         )
+
+    def _releases(self, environment: str, names: list[str], *, everywhere: bool) -> Checked[dict[str, LoadedReleases]]:
+        """By environment; with `everywhere` every file is read, so that its errors are told."""
+        found: dict[str, LoadedReleases] = {}
+        diagnostics: list[Diagnostic] = []
+        for path in self._files.glob(path_of("*") if everywhere else path_of(environment)):
+            source = _read(self._files, path)
+            diagnostics += source.diagnostics
+            name = path.rpartition("/")[2].removesuffix(".yaml")
+            loaded = load_releases(source.value, name) if source.value is not None else Checked[LoadedReleases](None)
+            diagnostics += loaded.diagnostics
+            if loaded.value is not None:
+                found[name] = loaded.value
+                diagnostics += check_names(loaded.value, names)
+        return Checked(found, Diagnostics(tuple(diagnostics)))
 
     def _project(self, environ: Mapping[str, str], selected: str | None) -> LoadedProject:
         """Parsed anew each time: variables are replaced in its nodes."""

@@ -120,6 +120,17 @@ class RemoteCache:
             return False
         return True
 
+    def fetch(self, cache: Cache, blob: Blob) -> bool:
+        """Whether a blob that some result has is here, and so in the local cache now."""
+        return bool(self._usable(lambda: self._fetch(cache, blob)))
+
+    def _fetch(self, cache: Cache, blob: Blob) -> bool:
+        if self._store.size(_blob_key(blob.sha256)) is None:
+            return False
+        stop = _Stop()
+        with stop:
+            return self._download(cache, blob, stop)
+
     def put(self, cache: Cache, stage: str, key: str, entry: Entry, say: Say) -> None:
         """Shares a result that is in the local cache: its blobs first."""
         self._usable(lambda: self._put(cache, stage, key, entry, say))

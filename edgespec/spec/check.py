@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -12,7 +13,7 @@ from edgespec.diagnostics import Diagnostic, error, warning
 from edgespec.spec.check_pipeline import check_pipeline, check_quantization
 from edgespec.spec.check_policies import check_policies
 from edgespec.spec.document import Node
-from edgespec.spec.models import CloudflareTarget, EdgeModel, Project, TextClassification, metrics_of
+from edgespec.spec.models import CloudflareTarget, EdgeModel, LocalTarget, Project, TextClassification, metrics_of
 from edgespec.spec.tune import check_tune
 from edgespec.spec.units import format_size
 from edgespec.spec.validate import Path, key_place, locate, place, suggest
@@ -34,6 +35,7 @@ def check_project(project: Project, node: Node) -> list[Diagnostic]:
         detail += suggest(shared.environment, project.environments)
         where = place(node, ("build", "cache", "environment"))
         found.append(error("ES133", "Unknown environment", detail, source=where))
+    found += _promotions(project, node)
     for name, environment in project.environments.items():
         if not isinstance(environment.target, CloudflareTarget):
             continue
@@ -43,8 +45,45 @@ def check_project(project: Project, node: Node) -> list[Diagnostic]:
                 detail = "Write an https address; plain http is for this machine alone, since credentials travel in it."
                 where = place(node, ("environments", name, "target", field))
                 found.append(error("ES140", "Unsafe address", detail, source=where))
+    found += _ports(project, node)
     found += check_policies(project, node)
     return found
+
+
+def _ports(project: Project, node: Node) -> Iterator[Diagnostic]:
+    """A project has one local edge, whatever environments live on it."""
+    first: tuple[str, int] | None = None
+    for name, environment in project.environments.items():
+        if not isinstance(environment.target, LocalTarget):
+            continue
+        port = environment.target.port
+        if first is not None and port != first[1]:
+            detail = (
+                f"{name} and {first[0]} share the project's local edge: {first[1]} or {port}, it listens on one port."
+            )
+            yield error("ES184", "Two ports of one edge", detail, source=place(node, ("environments", name, "target")))
+        first = first or (name, port)
+
+
+def _promotions(project: Project, node: Node) -> Iterator[Diagnostic]:
+    """Each environment is promoted to from another one, and none from itself, however indirectly."""
+    for name, environment in project.environments.items():
+        source, where = environment.promote_from, place(node, ("environments", name, "promote_from"))
+        if source is None:
+            continue
+        if source not in project.environments:
+            known = f"There are: {', '.join(sorted(project.environments))}."
+            detail = f"{source!r} is no environment of this project. {known}{suggest(source, project.environments)}"
+            yield error("ES133", "Unknown environment", detail, source=where)
+            continue
+        seen = [name]
+        while source is not None and source in project.environments and source not in seen:
+            seen.append(source)
+            source = project.environments[source].promote_from
+        if source == name:
+            steps = ", ".join(f"{one} from {other}" for one, other in itertools.pairwise([*seen, name]))
+            detail = f"Promoted are {steps}: one of them must build what it deploys."
+            yield error("ES703", "Promotion in a circle", detail, source=where)
 
 
 def _is_safe(url: str) -> bool:

@@ -18,7 +18,6 @@ _LATER: Final[dict[str, dict[str, str]]] = {
         "rollout": "gradual rollout",
     },
     "Project": {
-        "environments.*.promote_from": "promotion",
         "environments.*.target.zone": "zones, which routes need",
     },
 }

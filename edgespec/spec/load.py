@@ -13,7 +13,7 @@ from edgespec.spec.models import API_VERSION, EdgeModel, Project
 from edgespec.spec.overlays import Overlay, check_matches, check_overlays, chosen, name_of, overlaid
 from edgespec.spec.validate import key_place, place, suggest, validate
 
-KINDS = ("Project", "EdgeModel")
+KINDS = ("Project", "EdgeModel", "Releases")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ def load_project(source: Source, environ: Mapping[str, str], selected: str | Non
     found: list[Diagnostic] = list(parsed.diagnostics)
     if parsed.value is None:
         return Checked(None, Diagnostics(tuple(found)))
-    nodes = [n for n in parsed.value if _expect_kind(n, "Project", found)]
+    nodes = [n for n in parsed.value if expect_kind(n, "Project", found)]
     if not nodes:
         if not found:
             detail = f"{source.path} must hold one document with `apiVersion: {API_VERSION}` and `kind: Project`."
@@ -78,7 +78,7 @@ class SpecFiles:
             if not parsed.value and not parsed.diagnostics.has_errors:
                 self._found.append(error("ES134", "Empty file", "It holds no EdgeModel.", source=source.range(0, 0)))
             for node in parsed.value or ():
-                if _expect_kind(node, "EdgeModel", self._found):
+                if expect_kind(node, "EdgeModel", self._found):
                     self._found += variables.refuse(node)
                     self._documents.append((node, source.path))
 
@@ -149,7 +149,7 @@ def _check_renames(specs: Mapping[str, LoadedSpec]) -> Iterator[Diagnostic]:
             claims[old] = loaded
 
 
-def _expect_kind(node: Node, wanted: str, found: list[Diagnostic]) -> bool:
+def expect_kind(node: Node, wanted: str, found: list[Diagnostic]) -> bool:
     """Whether the document says that it is of the wanted kind; says why where it is not."""
     if node.kind != "map":
         start = f"`apiVersion: {API_VERSION}` and `kind: {wanted}`"

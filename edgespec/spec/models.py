@@ -284,6 +284,10 @@ class Environment(Strict):
     state: StatePlace = LocalState(type="local")
     protect: bool = False
     """Nothing is destroyed without `--allow-destroy`."""
+    promote_from: EnvironmentName | None = None
+    """Only artifacts that were promoted from there (`releases/ENVIRONMENT.yaml`) are deployed, and nothing is built."""
+    keep: Annotated[int, Field(ge=0, le=100)] = 5
+    """Artifacts of each model that stay in its buckets after they served, for a rollback."""
     overrides: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Selector -> partial spec: `*`, labels such as `team=support`, or a spec's name. Merged into the specs' documents
     before these are validated (`overlays`)."""

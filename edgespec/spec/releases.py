@@ -16,16 +16,15 @@ from pydantic import ConfigDict, Field, StringConstraints
 from edgespec.diagnostics import Checked, Diagnostic, Diagnostics, EdgespecError, error, warning
 from edgespec.spec.blocks import Blocks
 from edgespec.spec.document import Node, Source, parse
-from edgespec.spec.load import _expect_kind as expect_kind
+from edgespec.spec.load import expect_kind
 from edgespec.spec.models import API_VERSION
-from edgespec.spec.types import EnvironmentName, Name, Strict
+from edgespec.spec.types import SHA256, EnvironmentName, Name, Strict
 from edgespec.spec.validate import key_place, place, suggest, validate
 
 FOLDER: Final = "releases"
 KIND: Final = "Releases"
 KEEP: Final = 10
 """Releases of a model that the file keeps where it does not say."""
-SHA256: Final = r"^[0-9a-f]{64}$"
 _HEAD: Final = """\
 # Written by `edgespec promote` and `edgespec rollback`; reviewed like any other file. Comments stay.
 apiVersion: edgespec/v1
@@ -96,6 +95,11 @@ class Releases(Strict):
     keep: Annotated[int, Field(ge=1, le=1000)] = KEEP
     """Releases of each model that stay in this file."""
     models: dict[Name, ModelReleases] = Field(default_factory=dict)
+
+    def pins(self, *, promoted: bool) -> dict[str, Release]:
+        """What is deployed as it is, whatever a build would give: everything where only promoted artifacts are, else
+        what was rolled back."""
+        return {n: m.deployed for n, m in self.models.items() if promoted or m.pinned is not None}
 
 
 @dataclass(frozen=True, slots=True)

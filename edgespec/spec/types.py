@@ -12,11 +12,13 @@ ENVIRONMENT: Final = r"^[a-z][a-z0-9]*$"
 ACCOUNT: Final = r"^[0-9a-f]{32}$"
 BUCKET: Final = r"^[a-z0-9][a-z0-9-]{1,61}[a-z0-9]$"
 KEY_PREFIX: Final = r"^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$"
+SHA256: Final = r"^[0-9a-f]{64}$"
 PATTERNS: Final = {
     NAME: "must be lower-case letters, digits and hyphens, starting with a letter and not ending with a hyphen",
     ENVIRONMENT: "must be lower-case letters and digits, starting with a letter",
     ACCOUNT: "must be an account id: 32 lower-case hexadecimal digits",
     BUCKET: "must be 3 to 63 lower-case letters, digits and hyphens, with a letter or digit first and last",
+    SHA256: "must be a SHA-256: 64 lower-case hexadecimal digits",
     KEY_PREFIX: "must be letters, digits, `.`, `_` and `-`, with single slashes between them",
 }
 """What each pattern means, for people."""

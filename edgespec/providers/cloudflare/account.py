@@ -5,18 +5,21 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from edgespec.address import Address
 from edgespec.diagnostics import EdgespecError, error
 from edgespec.providers.base import ProviderError, StoppedError, WrongAccountError
 from edgespec.providers.cloudflare.pace import NotMadeError, Pace, Say
+from edgespec.providers.cloudflare.reader import LOOPBACK, Reader
+from edgespec.providers.cloudflare.sigv4 import signed_get
 from edgespec.secret import Secret, scrub_exception, scrub_logs
-from edgespec.web import trust
 
 if TYPE_CHECKING:
     from cloudflare import Cloudflare
@@ -27,7 +30,6 @@ TIMEOUT: Final = 120.0
 """Seconds for one API call; uploads of a few MB over a slow line fit."""
 UPLOADS: Final = 8
 """Objects on their way to R2 at once, whoever uploads them: each is held in memory."""
-_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 _MAYBE_DONE: Final = frozenset({408, 409, 425})
 """Client errors after which the object may have changed, or that say nothing about it."""
 _OTHER_ACCOUNT: Final = frozenset({7000, 7003, 9109})
@@ -47,7 +49,7 @@ class Endpoints:
 
     @property
     def is_loopback(self) -> bool:
-        return urlsplit(self.api_base_url).hostname in _LOOPBACK
+        return urlsplit(self.api_base_url).hostname in LOOPBACK
 
     @property
     def origin(self) -> str:
@@ -61,6 +63,21 @@ class Endpoints:
         return f"https://{self.account_id}{part}.r2.cloudflarestorage.com"
 
 
+class Paces:
+    """One pace for everything that a token does, however many accounts and environments it opens. Safe for threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._made: dict[tuple[str, str], Pace] = {}
+
+    def of(self, endpoints: Endpoints, say: Say) -> Pace:
+        key = endpoints.origin, hashlib.sha256(endpoints.token.reveal().encode()).hexdigest()
+        with self._lock:
+            if key not in self._made:
+                self._made[key] = Pace.unlimited(say) if endpoints.is_loopback else Pace(say=say)
+            return self._made[key]
+
+
 class Account:
     """Calls that more than one provider makes, and the clients behind them. Safe for use by several threads.
 
@@ -72,12 +89,14 @@ class Account:
         self.id = endpoints.account_id
         token = endpoints.token
         self._r2_key = token.derive("as R2's key", hashlib.sha256(token.reveal().encode()).hexdigest())
-        self.pace = pace or (Pace.unlimited(say) if endpoints.is_loopback else Pace(say=say))
+        self.pace = pace or Paces().of(endpoints, say)
         self.s3_pace = Pace.unlimited(say)
         self.uploads = threading.BoundedSemaphore(UPLOADS)
         self._lock = threading.RLock()
+        self._reader = Reader(TIMEOUT)
         self._clients: dict[bool, Cloudflare] = {}
         self._s3: dict[str, Any] = {}
+        self._key_id: str | None = None
         self._subdomain: str | None = None
 
     def stop_with(self, stop: threading.Event) -> None:
@@ -90,6 +109,7 @@ class Account:
             for client in (*self._clients.values(), *self._s3.values()):
                 client.close()
             self._clients, self._s3 = {}, {}
+        self._reader.close()
 
     @property
     def sdk(self) -> Cloudflare:
@@ -109,6 +129,7 @@ class Account:
 
                 scrub_logs()
                 from edgespec.providers.cloudflare.http import PacedClient
+                from edgespec.web import trust
 
                 http = PacedClient(
                     self.pace,
@@ -128,12 +149,29 @@ class Account:
             return self._clients[repeatable]
 
     def get(self, path: str, query: dict[str, object] | None = None, headers: dict[str, str] | None = None) -> Any:
-        """A GET below the account, as the API's whole envelope. Reads go this way rather than through the SDK's
-        typed resources, whose import alone costs more CPU than a whole plan should."""
-        options: Any = {"params": query or {}}
+        """A GET below the account, as the API's whole envelope."""
+        return self._get(f"/accounts/{self.id}{path}", query or {}, headers or {})
+
+    def _get(self, path: str, query: Mapping[str, object], headers: Mapping[str, str]) -> Any:
+        """By the reader, and through the SDK where that has no good answer: the SDK knows what is wrong, and what can
+        be done about it."""
+        asked = f"?{urlencode(query)}" if query else ""
+        token = {"authorization": f"Bearer {self.endpoints.token.reveal()}", "accept": "application/json"}
+        body = self._reader.get(f"{self.endpoints.api_base_url.rstrip('/')}{path}{asked}", {**token, **headers}, self.pace)
+        if body is not None:
+            with contextlib.suppress(ValueError):  # not whole, or not from the API
+                return json.loads(body)
+        options: Any = {"params": dict(query)}
         if headers:
-            options["headers"] = headers
-        return self.sdk.get(f"/accounts/{self.id}{path}", cast_to=object, options=options)
+            options["headers"] = dict(headers)
+        return self.sdk.get(path, cast_to=object, options=options)
+
+    def s3_list(self, jurisdiction: str, bucket: str, query: Mapping[str, str]) -> bytes | None:
+        """A page of a bucket's list (ListObjectsV2) as XML; None where boto3 has to be asked."""
+        base = f"{self.endpoints.s3(jurisdiction)}/{bucket}"
+        asked = {"list-type": "2", **query}
+        url, headers = signed_get(base, asked, self._token_id(), self._r2_key, datetime.now(UTC))
+        return self._reader.get(url, headers, self.s3_pace)
 
     def s3(self, jurisdiction: str) -> Any:
         """boto3's S3 client for the buckets of one jurisdiction."""
@@ -150,8 +188,10 @@ class Account:
     def _token_id(self) -> str:
         """R2's access key id is the API token's id, and its secret the SHA-256 of the token's value (R2 docs, "S3 API
         compatibility: authentication")."""
-        body: Any = self.sdk.get("/user/tokens/verify", cast_to=object)
-        return str(body["result"]["id"])
+        with self._lock:
+            if self._key_id is None:
+                self._key_id = str(self._get("/user/tokens/verify", {}, {})["result"]["id"])
+            return self._key_id
 
     def worker_url(self, script: str) -> str:
         """Where a Worker answers, ending with a slash."""
@@ -254,13 +294,18 @@ def uncertain(e: Exception) -> bool:
 @contextlib.contextmanager
 def missing_is_fine() -> Iterator[None]:
     """For deletes: what does not exist is gone already. An account that does not exist is another matter."""
-    import cloudflare
-
     try:
         yield
-    except cloudflare.NotFoundError as e:
-        if other_account(e):
+    except Exception as e:
+        if not not_found(e):
             raise
+
+
+def not_found(e: Exception) -> bool:
+    """Whether an SDK error says that a thing does not exist in an account that does."""
+    import cloudflare
+
+    return isinstance(e, cloudflare.NotFoundError) and not other_account(e)
 
 
 def other_account(e: Any) -> bool:
@@ -281,9 +326,10 @@ def _hint(status: int) -> str:
     return ""
 
 
-def missing_token() -> EdgespecError:
+def missing_token(environment: str = "") -> EdgespecError:
+    own = f" (or {TOKEN}_{environment.upper()}, for {environment} alone)" if environment else ""
     detail = (
-        "Set CLOUDFLARE_API_TOKEN to a token with Workers Scripts, Workers KV Storage and Workers R2 Storage: Edit. "
+        f"Set {TOKEN}{own} to a token with Workers Scripts, Workers KV Storage and Workers R2 Storage: Edit. "
         "It is used for the API alone and written nowhere."
     )
     return EdgespecError(error("ES402", "No API token", detail))
