@@ -31,6 +31,7 @@ _COMMANDS: Final = {
     "infer": "Ask a deployed model.",
     "state": "What is deployed, as remembered: list, mv, rm, pull, push, unlock.",
     "edge": "The local edge: up, down, status, logs.",
+    "ci": "For workflows: comment, issue, reviewed.",
     "schema": "Print a published JSON Schema.",
 }
 
