@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from edgespec.build.cache import Cache, default_cache_dir
 from edgespec.build.remote import RemoteCache
 from edgespec.diagnostics import EdgespecError, error
-from edgespec.providers.cloudflare.account import Account
+from edgespec.providers.cloudflare.account import Account, Paces
 from edgespec.spec.models import EdgeModel
 from edgespec.state.model import State
 from edgespec.stores.base import StateStore
@@ -34,6 +34,8 @@ class Session:
     """Of the environment in use; connects when it is asked for something."""
     remote: RemoteCache | None = None
     """The build cache that the project's machines share; connects when it is asked for something."""
+    paces: Paces | None = None
+    """Where sessions of several environments run at once: what keeps the calls of one token under its limit."""
 
     @property
     def specs(self) -> dict[str, EdgeModel]:
@@ -64,7 +66,8 @@ def local_edge(session: Session) -> LocalEdge:
 
 def connect(session: Session) -> Account:
     """The account that the environment deploys to; starts the local edge when it is not running."""
-    return account_of(session.workspace, session.workspace.environment, session.environ, session.say)
+    workspace = session.workspace
+    return account_of(workspace, workspace.environment, session.environ, session.say, session.paces)
 
 
 def current_state(session: Session) -> State | None:

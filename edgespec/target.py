@@ -36,9 +36,10 @@ def local_edge_of(workspace: Workspace, environment: str, environ: Mapping[str, 
     if not isinstance(target, LocalTarget):
         detail = f"The environment {environment} deploys to {target.type}."
         raise EdgespecError(error("ES607", "No local edge here", detail))
+    others = (e.target for e in workspace.project.environments.values())
     return LocalEdge(
         workspace.root / STATE_DIR / "edge",
-        port=target.port,
+        port=target.port or next((t.port for t in others if isinstance(t, LocalTarget) and t.port), 0),
         sources=assets.local_edge_sources(),
         cache_dir=default_cache_dir(environ),
         progress=say,

@@ -51,10 +51,10 @@ def check_project(project: Project, node: Node) -> list[Diagnostic]:
 
 
 def _ports(project: Project, node: Node) -> Iterator[Diagnostic]:
-    """A project has one local edge, whatever environments live on it."""
+    """A project has one local edge, whatever environments live on it; 0 is content with any port."""
     first: tuple[str, int] | None = None
     for name, environment in project.environments.items():
-        if not isinstance(environment.target, LocalTarget):
+        if not isinstance(environment.target, LocalTarget) or not environment.target.port:
             continue
         port = environment.target.port
         if first is not None and port != first[1]:

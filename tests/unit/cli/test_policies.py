@@ -70,7 +70,7 @@ def test_a_policy_of_another_environment(run: Run, world: World, project: Path) 
     text = POLICIES.replace("    deny", "    environments: [production]\n    deny")
     environments = (
         "environments:\n  local: {target: {type: local}}\n"
-        "  production: {target: {type: local, port: 8788}, state: {type: local, path: p.json}}\n"
+        "  production: {target: {type: local}, state: {type: local, path: p.json}}\n"
     )
     (project / "edgespec.yaml").write_text(PROJECT + environments + text)
     (project / "specs" / "alpha.yaml").write_text(LABELLED)
