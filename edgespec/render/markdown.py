@@ -31,6 +31,8 @@ _NAMES: Final = {
     Action.DELETE: "Delete", Action.REPLACE: "Replace", Action.UPDATE: "Update", Action.ADOPT: "Adopt",
     Action.MOVE: "Move", Action.CREATE: "Create",
 }  # fmt: skip
+_TITLES: Final = 400
+"""Bytes of the titles of the actions, and of what is said of changes that are left out."""
 _MANY: Final = 100
 """Models and policies that are listed."""
 
@@ -45,22 +47,29 @@ def render(
     refused: Sequence[str] = (),
 ) -> str:
     """The whole comment, with an end of line. `refused` are the reasons why the plan may not be carried out."""
-    head = _head(plan, project, environment, costs, verdicts, refused)
-    entries = [_entry(change, plan) for change in render_plan.ordered(plan)]
-    return scrub(_fitted(head, entries))
+    top = head(plan, project, environment, costs=costs, verdicts=verdicts, refused=refused)
+    return scrub(_fitted(top, entries_of(plan)))
+
+
+def entries_of(plan: Plan) -> list[Entry]:
+    """Every change, the dangerous ones first."""
+    return [_entry(change, plan) for change in render_plan.ordered(plan)]
 
 
 # --- the beginning, which is never cut -------------------------------------------------------------------------------
 
 
-def _head(
+def head(
     plan: Plan,
     project: str,
     environment: str,
+    *,
     costs: Costs,
     verdicts: Sequence[Verdict],
     refused: Sequence[str],
+    most: int = _MANY,
 ) -> str:
+    """What is said before the changes. At most `most` models are listed."""
     where = f"{code(project)} in {code(environment)}"
     if plan.request.refresh_only or not any(c.action is not Action.NOOP for c in plan.changes):
         lines = plain(render_plan.render(plan, project, environment))
@@ -69,11 +78,11 @@ def _head(
         parts = [f"### Plan for {where}: {render_plan.summary(plan)}"]
         parts += [plain([row]) for row in render_plan.takes(plan)]
     if refused:
-        parts.append("**Refused**\n\n" + _listed([code(r) for r in refused]))
+        parts.append("**Refused**\n\n" + listed([code(r) for r in refused]))
     if verdicts:
-        parts.append("**Policies**\n\n" + _listed([_verdict(v) for v in sorted(verdicts, key=lambda v: not v.denies)]))
+        parts.append("**Policies**\n\n" + listed([_verdict(v) for v in sorted(verdicts, key=lambda v: not v.denies)]))
     if costs.models:
-        parts.append(_costs(costs))
+        parts.append(_costs(costs, most))
     return "\n\n".join(parts)
 
 
@@ -84,7 +93,7 @@ def _verdict(found: Verdict) -> str:
     return f"{code(found.policy)} **{word}**{of}: {code(found.message)}{why} ({code(str(found.source))})"
 
 
-def _costs(costs: Costs) -> str:
+def _costs(costs: Costs, most: int) -> str:
     least = "at least " if costs.after.missing else ""
     rows = []
     for m in costs.models:
@@ -97,13 +106,13 @@ def _costs(costs: Costs) -> str:
             "",
             "| model | requests | at list prices | budget |",
             "|---|---|---|---|",
-            *rows[:_MANY],
-            *([f"| and {len(rows) - _MANY} more | | | |"] if len(rows) > _MANY else []),
+            *rows[:most],
+            *([f"| and {len(rows) - most} more | | | |"] if len(rows) > most else []),
         ]
     )
 
 
-def _listed(items: Sequence[str]) -> str:
+def listed(items: Sequence[str]) -> str:
     more = [f"and {len(items) - _MANY} more"] if len(items) > _MANY else []
     return "\n".join(f"- {item}" for item in [*items[:_MANY], *more])
 
@@ -112,80 +121,97 @@ def _listed(items: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class Entry:
+    """One change."""
+
     action: Action
     whole: str
     short: str
     """In one line, without its fields."""
 
 
-def _entry(change: Change, plan: Plan) -> _Entry:
+def _entry(change: Change, plan: Plan) -> Entry:
     title, *fields = plain(list(render_plan.change_lines(change, plan))).rstrip("\n").split("\n")
     sign, _, rest = title.strip().partition(" ")
     summary = f"{code(sign)} {code(rest)}"
     body = "\n".join(row.removeprefix("        ") for row in fields).rstrip()
     short = f"- {summary}"
     if not body:
-        return _Entry(change.action, short, short)
+        return Entry(change.action, short, short)
     whole = f"<details><summary>{summary}</summary>\n\n{fenced(_cut(body, _ONE))}\n\n</details>"
-    return _Entry(change.action, whole, short)
+    return Entry(change.action, whole, short)
 
 
-def _fitted(head: str, entries: Sequence[_Entry]) -> str:
-    """Details go from the end, the least dangerous first, and then whole changes; what went is counted."""
-    head = _cut_head(head)
-    room = LIMIT - _size(head) - 400
-    shorts = [_size(e.short) + 2 for e in entries]
-    listed = len(entries)
-    while listed and sum(shorts[:listed]) > room:
-        listed -= 1
-    left = room - sum(shorts[:listed])
+def fitting(entries: Sequence[Entry], room: int) -> tuple[int, int]:
+    """How many of the first are listed, and how many of these with their details: all are listed before any has
+    details, since details go from the end, the least dangerous first, and then whole changes."""
+    shorts = [size(e.short) + 2 for e in entries]
+    count = len(entries)
+    while count and sum(shorts[:count]) > room:
+        count -= 1
+    left = room - sum(shorts[:count])
     detailed = 0
-    for i in range(listed):
-        extra = _size(entries[i].whole) + 2 - shorts[i]
+    for i in range(count):
+        extra = size(entries[i].whole) + 2 - shorts[i]
         if extra > left:
             break
         left -= extra
         detailed = i + 1
-    parts = [head]
+    return count, detailed
+
+
+def _fitted(top: str, entries: Sequence[Entry]) -> str:
+    top = cut_head(top, LIMIT // 2)
+    count, detailed = fitting(entries, LIMIT - size(top) - _TITLES)
+    parts = [top, *under_titles(entries[:count], [i < detailed for i in range(count)])]
+    if detailed < count or count < len(entries):
+        parts.append(left_out(entries[count:], count - detailed))
+    return closed(parts)
+
+
+def under_titles(entries: Sequence[Entry], detailed: Sequence[bool]) -> list[str]:
+    """Each change, with a title before the first of each action."""
+    parts = []
     action: Action | None = None
-    for i, entry in enumerate(entries[:listed]):
-        text = entry.whole if i < detailed else entry.short
+    for entry, whole in zip(entries, detailed, strict=True):
         if entry.action is not action:
             action = entry.action
             parts.append(f"#### {_NAMES[action]}")
-        parts.append(text)
-    if detailed < listed or listed < len(entries):
-        parts.append(_left_out(entries, detailed, listed))
+        parts.append(entry.whole if whole else entry.short)
+    return parts
+
+
+def closed(parts: Sequence[str]) -> str:
     text = "\n\n".join(parts) + "\n"
-    assert _size(text) <= LIMIT, "the parts were measured"  # noqa: S101
+    assert size(text) <= LIMIT, "the parts were measured"  # noqa: S101
     return text
 
 
-def _left_out(entries: Sequence[_Entry], detailed: int, listed: int) -> str:
+def left_out(unlisted: Sequence[Entry], folded: int) -> str:
+    """`folded` changes are listed without their details."""
     said = []
-    if listed > detailed:
-        said.append(f"The details of {listed - detailed} changes are left out, the least dangerous ones.")
-    if len(entries) > listed:
-        counted = ", ".join(f"{n} to {a.value}" for a in _NAMES if (n := sum(e.action is a for e in entries[listed:])))
-        said.append(f"{len(entries) - listed} more changes are not listed: {counted}.")
+    if folded:
+        said.append(f"The details of {folded} changes are left out, the least dangerous ones.")
+    if unlisted:
+        counted = ", ".join(f"{n} to {a.value}" for a in _NAMES if (n := sum(e.action is a for e in unlisted)))
+        said.append(f"{len(unlisted)} more changes are not listed: {counted}.")
     return f"_{' '.join(said)} A comment has room for {LIMIT:,} characters; `edgespec plan` shows all._"
 
 
-def _cut_head(head: str) -> str:
+def cut_head(top: str, most: int) -> str:
     """Only absurd ones are that long: a hundred policies with a thousand characters each."""
-    if _size(head) <= LIMIT // 2:
-        return head
-    kept = head.encode()[: LIMIT // 2].decode("utf-8", "ignore")
+    if size(top) <= most:
+        return top
+    kept = top.encode("utf-8", "replace")[:most].decode("utf-8", "ignore")
     return kept[: kept.rfind("\n")] + "\n\n_Cut: more is said than a comment has room for._"
 
 
-def _size(text: str) -> int:
+def size(text: str) -> int:
     return len(text.encode("utf-8", "replace"))
 
 
 def _cut(text: str, most: int) -> str:
-    if _size(text) <= most:
+    if size(text) <= most:
         return text
     kept = text.encode("utf-8", "replace")[:most].decode("utf-8", "ignore")
     kept = kept[: kept.rfind("\n")] if "\n" in kept else kept
