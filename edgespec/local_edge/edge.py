@@ -16,15 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 from edgespec.diagnostics import Diagnostic, EdgespecError, error
 from edgespec.local_edge.install import installed
 from edgespec.local_edge.lockfile import locked
 from edgespec.local_edge.node import find_node
 from edgespec.local_edge.processes import is_running, started_at, stop, wait_gone
 from edgespec.secret import Secret
-from edgespec.web import trust
 
 HOST = "127.0.0.1"
 LOG_BYTES = 5 * 1024 * 1024
@@ -182,6 +179,10 @@ class LocalEdge:
             return None
 
     def _ask(self, running: _Running) -> dict[str, Any] | None:
+        import httpx  # here: a plan finds an edge that runs without asking it
+
+        from edgespec.web import trust
+
         credentials = _read_json(self._dir / "credentials.json") or {}
         headers = {"authorization": f"Bearer {credentials.get('api_token', '')}"}
         url = f"http://{HOST}:{running.port}/edge/status"
@@ -358,6 +359,10 @@ def _port_taken(port: int, state_dir: Path) -> Diagnostic:
 
 def _other_edge(port: int) -> str | None:
     """The state folder of the edge on that port; it tells anyone on this machine, without a token."""
+    import httpx
+
+    from edgespec.web import trust
+
     url = f"http://{HOST}:{port}/edge/whoami"
     try:
         with httpx.Client(trust_env=False, timeout=2, verify=trust(url)) as client:

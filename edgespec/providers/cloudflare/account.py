@@ -155,9 +155,9 @@ class Account:
     def _get(self, path: str, query: Mapping[str, object], headers: Mapping[str, str]) -> Any:
         """By the reader, and through the SDK where that has no good answer: the SDK knows what is wrong, and what can
         be done about it."""
-        asked = f"?{urlencode(query)}" if query else ""
+        url = self.endpoints.api_base_url.rstrip("/") + path + (f"?{urlencode(query)}" if query else "")
         token = {"authorization": f"Bearer {self.endpoints.token.reveal()}", "accept": "application/json"}
-        body = self._reader.get(f"{self.endpoints.api_base_url.rstrip('/')}{path}{asked}", {**token, **headers}, self.pace)
+        body = self._reader.get(url, {**token, **headers}, self.pace)
         if body is not None:
             with contextlib.suppress(ValueError):  # not whole, or not from the API
                 return json.loads(body)

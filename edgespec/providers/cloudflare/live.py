@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from edgespec.artifact import KEY_PREFIX
-from edgespec.providers.cloudflare.account import Account, other_account
+from edgespec.providers.cloudflare.account import Account, not_found
+from edgespec.providers.cloudflare.r2_list import list_objects
 
 T = TypeVar("T")
 _PAGE: Final = 100
@@ -90,6 +91,10 @@ class Live:
             query["start_after"] = page[-1]
 
     def _list_objects(self, bucket: str, jurisdiction: str) -> dict[str, int] | None:
+        listed = list_objects(self._account, bucket, jurisdiction)
+        return self._list_with_boto3(bucket, jurisdiction) if listed is None else listed
+
+    def _list_with_boto3(self, bucket: str, jurisdiction: str) -> dict[str, int] | None:
         """botocore does not see that a list was cut off on its way before it cannot parse it."""
         from botocore.parsers import ResponseParserError
 
@@ -147,11 +152,9 @@ class Live:
 
     def _found(self, path: str, query: dict[str, object] | None = None) -> Any:
         """A GET's envelope; None when the thing does not exist, but not when the account does not."""
-        import cloudflare
-
         try:
             return self._account.get(path, query)
-        except cloudflare.NotFoundError as e:
-            if other_account(e):
+        except Exception as e:
+            if not not_found(e):
                 raise
             return None

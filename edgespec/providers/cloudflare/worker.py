@@ -11,7 +11,7 @@ from typing import Any, Final
 from edgespec.address import Address
 from edgespec.assets import Bundles, Module, module_bytes
 from edgespec.providers.base import AlreadyExistsError, Observed, Progress
-from edgespec.providers.cloudflare.account import Account, api_errors, missing_is_fine, other_account, uncertain
+from edgespec.providers.cloudflare.account import Account, api_errors, missing_is_fine, not_found, uncertain
 from edgespec.providers.cloudflare.live import Live
 from edgespec.resources import worker
 from edgespec.state.model import ResourceRecord, Status
@@ -126,14 +126,12 @@ class WorkerProvider:
             self._account.sdk.workers.scripts.delete(script, account_id=self._account.id, force=True)
 
     def _is_there(self, script: str, version: str) -> bool:
-        import cloudflare
-
         if version in (self._live.deployed(script) or ()):
             return True
         try:
             self._account.get(f"/workers/scripts/{script}/versions/{version}")
-        except cloudflare.NotFoundError as e:
-            if other_account(e):
+        except Exception as e:
+            if not not_found(e):
                 raise
             return False
         return True
