@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +24,7 @@ from edgespec.spec.document import Source, parse
 from edgespec.spec.models import EdgeModel, Policy
 from tests.world import ENVIRONMENT, PROJECT, MemoryStore, World, apply, plan, spec
 
+DOCS = Path(__file__).parents[3] / "docs" / "policies.md"
 MEASURED = Measured("edge", "own texts", 3.0, 4.5, "16", 4.0, 90_000_000, "2026-11-30T12:00:00Z")
 ALPHA = spec("alpha", metadata={"name": "alpha", "labels": {"team": "support", "tier": "gold"}})
 BETA = spec("beta", metadata={"name": "beta", "labels": {"team": "search"}})
@@ -169,6 +174,33 @@ def test_the_paths_that_docs_policies_md_gives_to_rego() -> None:
     assert document["fits"][0]["labels"] == {"team": "search"} and document["costs"]["after"]["usd"] == 0.0
     assert document["policies"][0]["verdict"] == "deny" and document["policies"][0]["about"] == []
     assert all(isinstance(c["work"]["r2_deletes"], int) for c in document["changes"])
+
+
+def test_the_rego_of_docs_policies_md() -> None:
+    """As it stands there, by Microsoft's implementation of Rego: the language that OPA and conftest evaluate."""
+    (rego,) = re.findall(r"```rego\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    document = to_document(removed(), project=PROJECT, environment="production", costs=NOTHING)
+    document["costs"] = {**document["costs"], "after": {"usd": 12.5}, "before": {"usd": 1.0}}
+    for change in document["changes"]:
+        if change["type"] == "kv_namespace":
+            change["contents"] = {**(change["contents"] or {}), "objects": 3}
+    gone = {c["address"]: c["action"] for c in document["changes"] if c["action"] in ("delete", "replace")}
+    denied = {f"{address}: {action} goes through a change request" for address, action in gone.items()}
+    assert asked(rego, "deny", document) == denied | {"kv_namespace/shop-local-weights holds 3 objects"}
+    assert asked(rego, "warn", document) == {"11.50 USD a month more"}
+    assert asked(rego, "deny", {**document, "environment": "staging", "changes": []}) == set()
+
+
+def asked(rego: str, rule: str, document: Any) -> set[str]:
+    """In a process of its own: Rego's and CEL's native libraries do not bear each other."""
+    program = (
+        "import json, sys, regopy; rego, rule, given = json.load(sys.stdin); r = regopy.Interpreter(); "
+        "r.add_module('docs', rego); r.set_input_term(given); print(r.query('data.main.' + rule))"
+    )
+    given = json.dumps([rego, rule, json.dumps(document)])
+    ran = subprocess.run([sys.executable, "-c", program], input=given, capture_output=True, text=True, check=True)
+    (found,) = json.loads(ran.stdout)["expressions"]
+    return set(found)
 
 
 def test_a_whole_number_beyond_64_bits_is_no_crash() -> None:
