@@ -6,12 +6,11 @@ import json
 import subprocess
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any
 
+from edgespec.build.process import end_listener
 from edgespec.diagnostics import EdgespecError, error
 from edgespec.local_edge.node import find_node
-
-_STOP_S: Final = 5.0
 
 
 class Profiler:
@@ -30,15 +29,7 @@ class Profiler:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, t: TracebackType | None) -> None:
-        process = self._process
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                stream.close()
-        try:
-            process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end_listener(self._process)
 
     def call(self, op: str, **arguments: Any) -> dict[str, Any]:
         """One call of profile.mjs; its header says which there are."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from pydantic import BaseModel
+
 from edgespec import assets
 from edgespec.diagnostics import Diagnostic, EdgespecError, error, warning
 from edgespec.measurement import BenchDocument
@@ -17,7 +19,11 @@ def record_path(root: Path, artifact: str) -> Path:
 
 def keep(root: Path, document: BenchDocument) -> Path:
     """Writes it whole or not at all; raises ES412 where the folder cannot be written."""
-    path = record_path(root, document.artifact)
+    return write(record_path(root, document.artifact), document)
+
+
+def write(path: Path, document: BaseModel) -> Path:
+    """Likewise, whatever was measured."""
     temporary = path.with_name(path.name + ".tmp")
     text = json.dumps(document.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n"
     try:

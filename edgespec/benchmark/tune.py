@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from edgespec import assets
 from edgespec.artifact import Manifest
+from edgespec.benchmark import records
 from edgespec.diagnostics import EdgespecError, error
 from edgespec.frontier import Row, TuneDocument, document
 from edgespec.measurement import Measured
@@ -91,13 +92,8 @@ def record_path(root: Path, name: str) -> Path:
 
 
 def keep(root: Path, found: TuneDocument) -> Path:
-    """Writes the search whole or not at all."""
-    path = record_path(root, found.name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(found.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    temporary.replace(path)
-    return path
+    """Writes the search whole or not at all; raises ES412 where the folder cannot be written."""
+    return records.write(record_path(root, found.name), found)
 
 
 def kept(root: Path, name: str, wanted: str) -> TuneDocument | None:

@@ -109,6 +109,19 @@ def stop_group(process: subprocess.Popen[bytes], grace: float = GRACE) -> None:
     process.wait()
 
 
+def end_listener(process: subprocess.Popen[str]) -> None:
+    """Ends a process that answers on its standard output what it is told on its standard input: it stops when nothing
+    more can come, and is killed where it does not."""
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            stream.close()
+    try:
+        process.wait(GRACE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 def end_all() -> None:
     """Kill every tool that runs, for a process that ends without coming back to those that wait for them."""
     for group in tuple(_GROUPS):

@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from edgespec.build.problems import fail
+from edgespec.build.process import end_listener
 
 Floats = NDArray[np.float32]
 Run = Callable[[Sequence[str]], Floats]
 """Texts to the model's output rows, in order."""
 BATCH: Final = 256
 """Texts of one call: between two of them progress is heard."""
-_STOP_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def edge_in_node(parts: NodeEngine, program: bytes, tokenizer: Tokenizer, max_to
 
             yield Engine(f"the edge engine in Node ({opened['kind']})", run)
         finally:
-            _stop(process)
+            end_listener(process)
 
 
 def _answer(process: subprocess.Popen[str]) -> dict[str, Any]:
@@ -87,17 +87,6 @@ def _answer(process: subprocess.Popen[str]) -> dict[str, Any]:
     if "error" in found:
         raise fail("ES584", f"{found['error']}.")
     return found
-
-
-def _stop(process: subprocess.Popen[str]) -> None:
-    for stream in (process.stdin, process.stdout):
-        if stream is not None:
-            stream.close()
-    try:
-        process.wait(_STOP_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 def edge_in_numpy(program: bytes, tokenizer: Tokenizer) -> Engine:
