@@ -18,21 +18,30 @@ from typing import Any
 import httpx
 
 from edgespec.cli.main import main
+from edgespec.providers.cloudflare.reader import Reader
 from tests.faults.ground import quick
 
 
 def hold(what: str, folder: Path) -> None:
-    send, held = httpx.Client.send, [False]
+    send, read, held = httpx.Client.send, Reader.send, [False]
 
-    def waiting(client: httpx.Client, request: httpx.Request, **options: Any) -> httpx.Response:
-        if what in f"{request.method} {request.url.path}" and not held[0]:
+    def wait(call: str) -> None:
+        if what in call and not held[0]:
             held[0] = True
             print("held", flush=True)
             while not (folder / "go").exists():
                 time.sleep(0.02)
+
+    def sent(client: httpx.Client, request: httpx.Request, **options: Any) -> httpx.Response:
+        wait(f"{request.method} {request.url.path}")
         return send(client, request, **options)
 
-    httpx.Client.send = waiting  # type: ignore[method-assign]
+    def asked(reader: Reader, place: Any, target: str, headers: Any) -> Any:
+        wait(f"GET {target}")
+        return read(reader, place, target, headers)
+
+    httpx.Client.send = sent  # type: ignore[method-assign]
+    Reader.send = asked  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Faults under the Cloudflare SDK and boto3, at the place where they would come from: the call that sends a request.
+"""Faults under the Cloudflare SDK, boto3 and the reader that does without them, at the place where they would come
+from: the call that sends a request.
 
 injector = Injector()
 with injector.installed():
@@ -26,6 +27,7 @@ import botocore.exceptions
 import botocore.httpsession
 import httpx
 
+from edgespec.providers.cloudflare.reader import Reader
 from edgespec.stores.journaled import JournaledStore
 
 
@@ -80,9 +82,13 @@ class Injector:
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
         send, put, record = httpx.Client.send, botocore.httpsession.URLLib3Session.send, JournaledStore.record
+        read = Reader.send
 
         def send_v4(client: httpx.Client, request: httpx.Request, **options: Any) -> httpx.Response:
             return self._http(request, lambda: send(client, request, **options))
+
+        def send_read(reader: Reader, *request: Any) -> Any:
+            return self._read(lambda: read(reader, *request))
 
         def send_s3(session: Any, request: Any) -> Any:
             return self._s3(request, lambda: put(session, request))
@@ -96,6 +102,7 @@ class Injector:
         with (
             mock.patch.object(httpx.Client, "send", send_v4),
             mock.patch.object(botocore.httpsession.URLLib3Session, "send", send_s3),
+            mock.patch.object(Reader, "send", send_read),
             mock.patch.object(JournaledStore, "record", write),
         ):
             yield
@@ -163,6 +170,29 @@ class Injector:
             headers, half = {"content-type": "application/json"}, content[: len(content) // 2]
             return httpx.Response(response.status_code, headers=headers, content=half, request=request)
         return response
+
+    def _read(self, call: Callable[[], Any]) -> Any:
+        """A read without an SDK: status, headers, body."""
+        fault = self._before()
+        if fault is Fault.REFUSED:
+            self._count(fault)
+            raise ConnectionRefusedError
+        if fault in (Fault.TOO_MANY, Fault.BROKEN):
+            self._count(fault)
+            return (429, {"retry-after": _RETRY_AFTER}, b"") if fault is Fault.TOO_MANY else (500, {}, b"")
+        status, headers, body = call()
+        if fault is Fault.KILL_AFTER:
+            self._die(fault)
+        if fault is Fault.TIMEOUT:
+            self._count(fault)
+            raise TimeoutError
+        if fault is Fault.GATEWAY:
+            self._count(fault)
+            return 502, {}, b"<html>502</html>"
+        if fault is Fault.CUT:
+            self._count(fault)
+            return status, headers, body[: len(body) // 2]
+        return status, headers, body
 
     def _partly(self, request: httpx.Request, call: Callable[[], httpx.Response]) -> httpx.Response:
         """Every other pair is written, and the rest is named: Workers KV's changelog of 2024-11-14."""

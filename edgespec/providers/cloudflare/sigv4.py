@@ -22,7 +22,7 @@ def signed_get(
 ) -> tuple[str, dict[str, str]]:
     """The address with its query, and the headers that sign a GET of it at `now` (an aware time). `base` is scheme,
     host and a path that needs no quoting."""
-    asked = "&".join(f"{_quoted(k)}={_quoted(v)}" for k, v in sorted(query.items()))
+    asked = "&".join(f"{k}={v}" for k, v in sorted((_quoted(k), _quoted(v)) for k, v in query.items()))
     parts = urlsplit(base)
     stamp = now.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
     headers = {"host": parts.netloc, "x-amz-content-sha256": _EMPTY, "x-amz-date": stamp}

@@ -15,6 +15,7 @@ from edgespec.address import Address
 from edgespec.providers.base import ProviderError, StoppedError, WrongAccountError
 from edgespec.providers.cloudflare.account import Account, Endpoints, api_errors, missing_is_fine, uncertain
 from edgespec.providers.cloudflare.pace import TRIES, Pace
+from edgespec.providers.cloudflare.reader import Reader
 from edgespec.providers.cloudflare.s3 import s3_client
 from edgespec.secret import Secret
 
@@ -131,7 +132,11 @@ def answering(monkeypatch: pytest.MonkeyPatch, handle: Handle) -> list[str]:
         answer.request = request
         return answer
 
+    def unreachable(*_: Any) -> Any:
+        raise OSError
+
     monkeypatch.setattr(httpx.Client, "send", send)
+    monkeypatch.setattr(Reader, "send", unreachable)
     return asked
 
 
