@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edgespec.address import Address
 from edgespec.artifact import Manifest
 from edgespec.benchmark import records
 from edgespec.diagnostics import Diagnostic, Diagnostics, Severity
-from edgespec.measurement import Measured, summarise
 from edgespec.plan import cost, policy
 from edgespec.plan.budget import Fit
 from edgespec.plan.budget import check as check_budget
@@ -25,6 +24,9 @@ from edgespec.resources.facts import BundleFacts, SpecFacts
 from edgespec.spec.models import Budget, EdgeModel
 from edgespec.state.model import ResourceRecord, State
 from edgespec.workspace import Workspace
+
+if TYPE_CHECKING:
+    from edgespec.measurement import BenchDocument, Measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +81,14 @@ class _Measurements:
             document, found = records.load(self._root, artifact)
             self.warnings += found
             valid = document is not None and (any_bundle or document.bundle == self._bundle.digest)
-            self._known[artifact] = summarise(document) if document is not None and valid else None
+            self._known[artifact] = _summary(document) if document is not None and valid else None
         return self._known[artifact]
+
+
+def _summary(document: BenchDocument) -> Measured | None:
+    from edgespec.measurement import summarise
+
+    return summarise(document)
 
 
 def _fit(spec: EdgeModel, facts: SpecFacts, bundle: BundleFacts, book: _Measurements) -> Fit:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING
 
 from edgespec import assets
 from edgespec.diagnostics import Diagnostic, EdgespecError, error, warning
-from edgespec.measurement import BenchDocument
 from edgespec.workspace import STATE_DIR
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from edgespec.measurement import BenchDocument
 
 
 def record_path(root: Path, artifact: str) -> Path:
@@ -46,6 +49,8 @@ def load(root: Path, artifact: str) -> tuple[BenchDocument | None, list[Diagnost
         return None, [_unusable(path, str(e))]
     if (wrong := assets.schema_error("bench", document)) is not None:
         return None, [_unusable(path, wrong)]
+    from edgespec.measurement import BenchDocument  # here: most plans find no measurement
+
     return BenchDocument.model_validate(document), []
 
 

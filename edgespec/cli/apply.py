@@ -18,8 +18,9 @@ from edgespec.cli.options import (
     request_options,
     session_of,
 )
-from edgespec.cli.output import ApplyProgress, JsonLines, print_diagnostics, print_lines
+from edgespec.cli.output import print_diagnostics, print_lines
 from edgespec.cli.plan import print_plan
+from edgespec.cli.progress import ApplyProgress, JsonLines
 from edgespec.diagnostics import Diagnostics, EdgespecError, RefusedError, error
 from edgespec.plan.events import Event
 from edgespec.plan.file import FORMAT, OLDER, stale

@@ -21,8 +21,9 @@ from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from typing import Any, ClassVar
 
+from edgespec.engine.version import VERSION
+
 MAGIC = b"EDGP"
-VERSION = 1
 NONE = 0xFFFFFFFF
 ALIGNMENT = 64
 ARGUMENTS = 15

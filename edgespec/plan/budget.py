@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from edgespec import limits
 from edgespec.diagnostics import Diagnostic, SourceRange, error
-from edgespec.measurement import Measured
 from edgespec.spec.document import Node
 from edgespec.spec.models import EdgeModel
 from edgespec.spec.units import format_size
 from edgespec.spec.validate import Path, place
+
+if TYPE_CHECKING:
+    from edgespec.measurement import Measured
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from edgespec import limits
-from edgespec.measurement import Measured
 from edgespec.plan.budget import Fit
 from edgespec.render.text import Line, Span, line
 from edgespec.spec.units import format_size
+
+if TYPE_CHECKING:
+    from edgespec.measurement import Measured
 
 _NAMED: Final = 5
 """Models that are not measured and still named."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from edgespec.build.problems import fail
 from edgespec.build.stages.joined import joined
 from edgespec.build.stages.stage import Inputs, Job, Result, Stage
-from edgespec.engine.format import VERSION
+from edgespec.engine.version import VERSION
 
 
 def _run(job: Job) -> Result:
