@@ -16,6 +16,7 @@ from edgespec.measurement import BenchDocument
 from edgespec.plan.comparison_document import DiffDocument
 from edgespec.plan.document import DriftReport, PlanDocument
 from edgespec.render.events import EventDocument
+from edgespec.render.plans import PlansDocument
 from edgespec.spec.models import EdgeModel, Project
 from edgespec.spec.releases import Releases
 from edgespec.state.codec import StateDocument
@@ -30,6 +31,7 @@ MODELS: dict[str, tuple[type[BaseModel], str]] = {
     "state-journal": (EntryDocument, "One line of the journal of a state of edgespec"),
     "plan": (PlanDocument, "A plan of edgespec"),
     "diff": (DiffDocument, "What edgespec diff found"),
+    "plans": (PlansDocument, "Plans of several environments by edgespec"),
     "drift": (DriftReport, "What edgespec drift found"),
     "event": (EventDocument, "A line of edgespec apply --json"),
     "artifact": (ArtifactDocument, "The manifest of an edgespec artifact"),

@@ -24,6 +24,20 @@ def environment_option(function: F) -> F:
     return click.option("-e", "--env", "environment", help="The environment; `local` when not given.")(function)
 
 
+def environments_option(function: F) -> F:
+    """One environment, several, or all of the project's."""
+    every = click.option("--all-environments", "everywhere", is_flag=True, help="Every environment of the project.")
+    named = click.option(
+        "-e", "--env", "environments", multiple=True, help="The environment; `local` when not given. Repeatable."
+    )
+    return named(every(function))
+
+
+def selector_option(function: F) -> F:
+    help_ = "Only specs with these labels: `team=support`, `tier in (a,b)`, `!team`; a comma means and."
+    return click.option("-l", "--selector", metavar="LABELS", help=help_)(function)
+
+
 def json_option(function: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")(function)
 
@@ -55,8 +69,8 @@ def request_options(function: F) -> F:
     return function
 
 
-def request_of(names: tuple[str, ...], *, destroy: bool, **options: Any) -> Request:
-    """The options of `request_options` with the rest of what is asked."""
+def request_of(names: tuple[str, ...], *, destroy: bool, selector: str | None = None, **options: Any) -> Request:
+    """The options of `request_options` with the rest of what is asked. What a `selector` picks is known later."""
     request = Request(
         names,
         destroy,
@@ -65,11 +79,12 @@ def request_of(names: tuple[str, ...], *, destroy: bool, **options: Any) -> Requ
         options["refresh_only"],
         options["allow_destroy"],
     )
-    if request.refresh_only and (names or destroy or request.targets or request.excludes):
+    some = names or selector is not None
+    if request.refresh_only and (some or destroy or request.targets or request.excludes):
         detail = "--refresh-only brings the whole state up to date; it goes with no names, targets or --destroy."
         raise EdgespecError(error("ES226", "Options that do not go together", detail))
-    if names and request.targets:
-        detail = "Names and --target both say which part: name specs, or target addresses."
+    if some and request.targets:
+        detail = "Names (or --selector) and --target both say which part: name specs, or target addresses."
         raise EdgespecError(error("ES226", "Options that do not go together", detail))
     return request
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,20 +9,33 @@ from typing import Any
 import click
 
 from edgespec import operations
-from edgespec.cli.options import environment_option, json_option, request_of, request_options, session_of
+from edgespec.cli.options import (
+    environments_option,
+    json_option,
+    request_of,
+    request_options,
+    root_of,
+    selector_option,
+    session_of,
+)
 from edgespec.cli.output import print_diagnostics, print_json, print_lines, print_text, say
+from edgespec.cli.plan_file import write_plan
 from edgespec.diagnostics import EdgespecError, error
 from edgespec.render import budget as render_budget
 from edgespec.render import explain as render_explain
 from edgespec.render import markdown as render_markdown
 from edgespec.render import plan as render_plan
+from edgespec.selection import selected
 
 
 @click.command("plan")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@environment_option
+@environments_option
+@selector_option
 @click.option(
-    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Keep the plan in a file that `apply` takes."
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Keep the plan in a file that `apply` takes; in a folder, as ENVIRONMENT.plan.json.",
 )
 @click.option("--destroy", is_flag=True, help="Plan the removal of everything, or of the named specs.")
 @request_options
@@ -36,7 +48,9 @@ def command(
     ctx: click.Context,
     /,
     names: tuple[str, ...],
-    environment: str | None,
+    environments: tuple[str, ...],
+    everywhere: bool,
+    selector: str | None,
     out: Path | None,
     destroy: bool,
     explain: bool,
@@ -45,12 +59,31 @@ def command(
     as_markdown: bool,
     **options: Any,
 ) -> None:
-    """Show what apply would do, for all specs or the named ones. Nothing is built, uploaded or changed."""
+    """Show what apply would do, for all specs or the named ones, in one environment or several. Nothing is built,
+    uploaded or changed."""
     if as_json and as_markdown:
         detail = "--json and --markdown each print a whole document; choose one."
         raise EdgespecError(error("ES226", "Options that do not go together", detail))
-    session = session_of(ctx, environment)
-    planned = operations.plan(session, request=request_of(names, destroy=destroy, **options))
+    request = request_of(names, destroy=destroy, selector=selector, **options)
+    if everywhere and environments:
+        detail = "--all-environments and --env both say which environments; choose one."
+        raise EdgespecError(error("ES226", "Options that do not go together", detail))
+    if everywhere or len(set(environments)) > 1:
+        from edgespec.cli import plan_several
+
+        output = "json" if as_json else "markdown" if as_markdown else "text"
+        plan_several.run(
+            root_of(ctx),
+            environments,
+            request,
+            selector=selector,
+            out=out,
+            output=output,
+            explain=explain,
+            detailed_exitcode=detailed_exitcode,
+        )
+    session = session_of(ctx, environments[0] if environments else None)
+    planned = operations.plan(session, request=selected(session.workspace, request, selector))
     planned.close()
     print_diagnostics(planned.warnings)
     if as_json:
@@ -64,8 +97,9 @@ def command(
     if (refusal := planned.refusal) is not None:
         raise refusal
     if out is not None:
-        _write(out, json.dumps(planned.document, indent=1, ensure_ascii=False) + "\n")
-        say(f"The plan is in {out}; apply just this with: edgespec apply {out}")
+        path = out / f"{session.workspace.environment}.plan.json" if out.is_dir() else out
+        write_plan(path, planned.document)
+        say(f"The plan is in {path}; apply just this with: edgespec apply {path}")
     sys.exit(2 if detailed_exitcode and not planned.plan.is_empty else 0)
 
 
@@ -88,14 +122,3 @@ def markdown(planned: operations.Planned) -> str:
         verdicts=judged.verdicts,
         refused=[str(d) for d in refusal.diagnostics] if refusal is not None else (),
     )
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all."""
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as e:
-        temporary.unlink(missing_ok=True)
-        raise EdgespecError(error("ES206", "The plan cannot be written", f"{path}: {e.strerror}.")) from e

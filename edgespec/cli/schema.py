@@ -19,6 +19,7 @@ from edgespec.cli.output import print_json
             "state",
             "state-journal",
             "plan",
+            "plans",
             "diff",
             "drift",
             "artifact",
