@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 from edgespec.build import checkpoint
 from edgespec.build.problems import fail
 from edgespec.build.stages.stage import Job
-from edgespec.build.swift_models import KINDS, Kind, is_language_model, is_quantised, read_config, shapes_of
+from edgespec.build.swift_models import (
+    KINDS,
+    Kind,
+    is_language_model,
+    is_quantised,
+    read_config,
+    refuse_pruned_heads,
+    shapes_of,
+)
 from edgespec.build.weights_file import RawTensor, read_tensors, write_tensors
 from edgespec.spec.pipeline import Quantization
 
@@ -88,6 +96,7 @@ def kind_for(job: Job) -> tuple[Kind, dict[str, Any]]:
             f"the model_type of {source} is {found}; {method} takes {', '.join(KINDS)} here. `method: int8` and `int4` "
             "take any model.",
         )
+    refuse_pruned_heads(job, "ES572")
     return KINDS[found], config
 
 

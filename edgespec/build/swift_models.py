@@ -13,7 +13,10 @@ from typing import Any, Final
 
 from edgespec.build.problems import fail
 from edgespec.build.sources import ModelFiles
+from edgespec.build.stages.stage import Job
+from edgespec.build.surgery.families import NARROW, is_narrow
 from edgespec.build.weights_file import read_header
+from edgespec.spec.pipeline import DistillStage, PruneStage
 
 _LONGEST: Final = 100_000_000
 """Bytes of a header, as the format has it."""
@@ -93,6 +96,34 @@ def kind_of(config: Mapping[str, Any], source: str) -> Kind:
         else "Start from one of these, or fit a `head` on the model as it is."
     )
     raise fail("ES551", f"the model_type of {source} is {found}; ms-swift takes {', '.join(KINDS)} here. {advice}")
+
+
+def refuse_pruned_heads(job: Job, code: str) -> None:
+    """Raises `code` for an encoder that has lost heads, or will have when this stage is reached: the tools load it by
+    transformers, which shares the whole width between the heads that are left."""
+    source = job.spec.model.source
+    config = read_config(job.files, source)
+    if is_narrow(config) or (config.get("model_type") in NARROW and _prunes_heads_before(job)):
+        raise fail(
+            code,
+            f"{source} has fewer heads than its width is shared between by the time of `{job.step.stage.name}`, and "
+            "ms-swift cannot load such an encoder. Prune `heads` in a stage after this one, or prune `ffn` and "
+            "`layers` instead.",
+        )
+
+
+def _prunes_heads_before(job: Job) -> bool:
+    """Whether an earlier stage takes heads away, and none after it makes a new model."""
+    stages = job.spec.model.pipeline
+    where = job.step.where
+    before = stages[: where[2]] if where[:2] == ("model", "pipeline") and isinstance(where[2], int) else stages
+    pruned = False
+    for options in (s.options for s in before):
+        if isinstance(options, PruneStage) and options.heads is not None:
+            pruned = True
+        elif isinstance(options, DistillStage) and options.student is not None:
+            pruned = False
+    return pruned
 
 
 def is_quantised(config: Mapping[str, Any]) -> bool:

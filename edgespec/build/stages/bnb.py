@@ -16,6 +16,7 @@ from edgespec.build.quantising import (
 )
 from edgespec.build.stages.stage import Inputs, Job, Needs, Result, Stage, checkpoint_outputs
 from edgespec.build.swift import BNB_HEADS, TOOLS, has_gpu, require, run_swift, start_log
+from edgespec.build.swift_models import refuse_pruned_heads
 
 PARTS: Final = ("weight", "SCB")
 
@@ -33,6 +34,7 @@ def _check_data(job: Job) -> None:
         why_bits="Its 4 bits (nf4) are no integers with a scale: no engine at the edge multiplies by them. Take "
         "`method: int4`, `gptq` or `awq` for 4 bits.",
     )
+    refuse_pruned_heads(job, "ES572")
 
 
 def _check(job: Job) -> None:

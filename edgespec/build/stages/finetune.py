@@ -37,7 +37,15 @@ from edgespec.build.swift_data import (
     write_rows,
 )
 from edgespec.build.swift_model import complete
-from edgespec.build.swift_models import KINDS, Kind, is_language_model, is_quantised, kind_of, read_config
+from edgespec.build.swift_models import (
+    KINDS,
+    Kind,
+    is_language_model,
+    is_quantised,
+    kind_of,
+    read_config,
+    refuse_pruned_heads,
+)
 from edgespec.diagnostics import Checked
 from edgespec.spec.models import Embedding, TextClassification
 from edgespec.spec.pipeline import Adapter, FinetuneStage
@@ -116,6 +124,7 @@ def work_of(job: Job) -> Work:
             f"{', '.join(k for k, v in KINDS.items() if v.embeds_as)}. Start from one of these, make the model smaller "
             "with `distill`, which needs texts only, or leave `finetune` out.",
         )
+    refuse_pruned_heads(job, "ES551")
     _check_positions(work, config, source)
     return work
 
@@ -155,6 +164,7 @@ def _check_data(job: Job) -> None:
             f"`bits` is an option of `method: qlora`; `{options.method}` trains on float weights. Remove it; what the "
             "model is quantised to afterwards is `quantization`.",
         )
+    refuse_pruned_heads(job, "ES551")
     for field in ("train", "validation"):
         if field in job.step.data:
             _, checked = _rows(job, field)

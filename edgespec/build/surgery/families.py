@@ -120,3 +120,15 @@ def embedding_of(checkpoint: Checkpoint) -> str:
 def head_size(config: Mapping[str, Any], family: Family) -> int:
     """Columns of one attention head."""
     return int(config.get("head_dim") or int(config[family.width_key]) // int(config[family.heads_key]))
+
+
+NARROW: Final = ("bert", "roberta", "xlm-roberta", "distilbert")
+"""By `model_type`: encoders of which transformers takes it that their heads fill the width."""
+
+
+def is_narrow(config: Mapping[str, Any]) -> bool:
+    """Whether some heads of an encoder are gone."""
+    family = FAMILIES.get(config.get("model_type", ""))
+    if family is None or config["model_type"] not in NARROW or not config.get("head_dim"):
+        return False
+    return bool(config["head_dim"] * config[family.heads_key] != config[family.width_key])

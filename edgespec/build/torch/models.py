@@ -15,9 +15,8 @@ from typing import Any, Final
 
 from edgespec.build.problems import fail
 from edgespec.build.surgery.checkpoint import encode_json
-from edgespec.build.surgery.families import FAMILIES
+from edgespec.build.surgery.families import FAMILIES, is_narrow
 
-NARROW: Final = ("bert", "roberta", "xlm-roberta", "distilbert")
 VARIES: Final = ("transformers_version", "_name_or_path", "dtype", "torch_dtype")
 """Keys of config.json that say who wrote it, not what it is."""
 
@@ -57,14 +56,6 @@ def quiet() -> Iterator[None]:
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()
-
-
-def is_narrow(config: dict[str, Any]) -> bool:
-    """Whether some heads of an encoder are gone."""
-    family = FAMILIES.get(config.get("model_type", ""))
-    if family is None or config["model_type"] not in NARROW or not config.get("head_dim"):
-        return False
-    return bool(config["head_dim"] * config[family.heads_key] != config[family.width_key])
 
 
 def _load_narrow(kind: Any, folder: Path, written: dict[str, Any]) -> Any:

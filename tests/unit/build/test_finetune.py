@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,10 @@ from edgespec.build.swift_data import count_long, labelled_rows, pair_loss, pair
 from edgespec.build.swift_model import complete, fits
 from edgespec.build.weights_file import read_tensors
 from edgespec.diagnostics import Diagnostic, EdgespecError
-from edgespec.spec.models import TextClassification
+from edgespec.spec.models import EdgeModel, TextClassification
 from edgespec.spec.pipeline import FinetuneStage
 from tests.build.tiny_lm import write_conversations, write_tiny_qwen
-from tests.tiny import EXAMPLES, WIDTH, write_examples, write_tiny_bert
+from tests.tiny import EXAMPLES, WIDTH, tiny_spec, write_examples, write_tiny_bert
 from tests.unit.build.tools import EMBEDDING, check, job_of
 
 Refused = Callable[[str, Callable[[], object]], Diagnostic]
@@ -55,6 +56,27 @@ def test_a_good_one_passes(project: Path) -> None:
 def test_options_of_another_method(project: Path, refused: Refused) -> None:
     assert "`lora` is an option of" in refused("ES557", lambda: check(job(project, lora={"rank": 4}))).detail
     assert "`bits` is an option of" in refused("ES557", lambda: check(job(project, method="lora", bits=4))).detail
+
+
+def test_an_encoder_that_loses_heads_first(project: Path, refused: Refused) -> None:
+    """Known before anything runs, from the stages that come before; also of a source that lost them already."""
+
+    def after(*before: dict[str, Any]) -> Job:
+        pipeline = [*before, {"finetune": {"train": "data/train.jsonl"}}]
+        plain = job(project)
+        model = {"source": plain.spec.model.source, "pipeline": pipeline}
+        spec = EdgeModel.model_validate({**tiny_spec(source=plain.spec.model.source), "model": model})
+        return replace(plain, spec=spec, step=replace(plain.step, where=("model", "pipeline", len(before), "finetune")))
+
+    heads = {"prune": {"heads": 0.5}}
+    said = refused("ES551", lambda: check(after(heads))).detail
+    assert "fewer heads" in said and "`finetune`" in said and "after this one" in said
+    check(after({"prune": {"ffn": 0.5}}))
+    check(after(heads, {"distill": {"data": "data/train.jsonl", "student": {"layers": 1}}}))
+    path = project / "models" / "tiny" / "config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps({**config, "num_attention_heads": 1, "head_dim": WIDTH // 2}))
+    refused("ES551", lambda: check(job(project)))
 
 
 def test_data_is_read_before_anything_runs(project: Path, refused: Refused) -> None:
