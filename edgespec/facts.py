@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from edgespec.build.data import read_examples
-from edgespec.build.datafiles import leakage
 from edgespec.build.pipeline import Pipeline
 from edgespec.diagnostics import Diagnostic, Diagnostics, EdgespecError, error
 from edgespec.resources import deployment, model
@@ -60,6 +58,9 @@ def _quality_digest(session: Session, spec: EdgeModel, state: State | None, foun
     record = state.get(deployment.address(spec)) if state else None
     gate: Any = record.inputs.get("quality") if record else None
     if gate is None or gate["data_digest"] != file.sha256:
+        from edgespec.build.data import read_examples
+        from edgespec.build.datafiles import leakage
+
         checked = read_examples(path.read_bytes(), spec.quality.data, spec.task)
         found += checked.diagnostics
         found += leakage(spec, session.workspace.root, checked.value or (), spec.quality.data)

@@ -10,19 +10,15 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edgespec import assets
 from edgespec.address import Address
-from edgespec.apply.applier import apply as run_steps
-from edgespec.apply.interrupt import stoppable
+from edgespec.apply import PARALLELISM
 from edgespec.apply.refresh import refresh
-from edgespec.apply.schedule import PARALLELISM
 from edgespec.diagnostics import Diagnostic, Diagnostics, EdgespecError, RefusedError, error
 from edgespec.facts import facts_of
-from edgespec.plan import file as plan_file
 from edgespec.plan.budget import Fit
-from edgespec.plan.events import ApplyResult, OnEvent
 from edgespec.plan.model import Action, Contents, Plan, Request
 from edgespec.plan.moves import renamed
 from edgespec.plan.planner import make_plan
@@ -41,6 +37,9 @@ from edgespec.spec.models import EdgeModel, Project
 from edgespec.state.model import Key, State
 from edgespec.wiring import providers_of
 from edgespec.workspace import Workspace, default_environment, reader_of
+
+if TYPE_CHECKING:
+    from edgespec.plan.events import ApplyResult, OnEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +72,8 @@ class Planned:
     @property
     def document(self) -> dict[str, Any]:
         """The plan as `--json` prints it and a plan file keeps it; made when asked for: most plans are only shown."""
+        from edgespec.plan import file as plan_file
+
         workspace = self.session.workspace
         return plan_file.to_document(
             self.plan,
@@ -132,10 +133,12 @@ def plan(
     `request` says more than `names` and `destroy` do. With `saved`, that plan made anew: raises when it is stale,
     without asking anybody where that can be told from here."""
     workspace = session.workspace
-    request = plan_file.request_of(saved) if saved else request or Request(names, destroy)
+    request = _request(saved) or request or Request(names, destroy)
     state, known = stored(session)
     workspace.check_names(request.names, also=known)
     if saved is not None:
+        from edgespec.plan import file as plan_file
+
         plan_file.check_base(
             saved,
             project=workspace.project.name,
@@ -210,7 +213,10 @@ def apply(
     parallelism: int = PARALLELISM,
 ) -> Applied:
     """Plan, ask, carry out; the lock is held from before the plan to the end. With `saved`, only just that plan."""
-    request = plan_file.request_of(saved) if saved else request or Request(names, destroy, allow_destroy=allow_destroy)
+    from edgespec.apply.applier import apply as run_steps
+    from edgespec.apply.interrupt import stoppable
+
+    request = _request(saved) or request or Request(names, destroy, allow_destroy=allow_destroy)
 
     def waiting(who: str) -> None:
         session.say(f"waiting for {who}: cache gc")
@@ -221,6 +227,8 @@ def apply(
         contextlib.closing(plan(session, request=request, saved=saved)) as planned,
     ):
         if saved is not None:
+            from edgespec.plan import file as plan_file
+
             plan_file.check_same(saved, planned.document)
         if (refusal := planned.refusal) is not None:
             raise type(refusal)(planned.warnings, refusal.diagnostics)
@@ -244,6 +252,15 @@ def apply(
                 stop=stop,
             )
     return Applied(planned, result)
+
+
+def _request(saved: Mapping[str, Any] | None) -> Request | None:
+    """What a saved plan was asked for."""
+    if not saved:
+        return None
+    from edgespec.plan import file as plan_file
+
+    return plan_file.request_of(saved)
 
 
 def _check_adoptions(made: Plan, *, adopt: bool) -> None:

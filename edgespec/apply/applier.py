@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from edgespec.address import Address
-from edgespec.apply.schedule import PARALLELISM, Schedule
+from edgespec.apply import PARALLELISM
+from edgespec.apply.schedule import Schedule
 from edgespec.diagnostics import Diagnostic, Diagnostics, EdgespecError, error, warning
 from edgespec.plan.events import ApplyResult, Event, OnEvent, Outcome, StepFinished, StepProgress, StepStarted
 from edgespec.plan.model import Plan, StepId, StepKind

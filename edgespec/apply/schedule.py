@@ -16,8 +16,6 @@ from typing import Final
 from edgespec.plan.events import Outcome
 from edgespec.plan.model import Step, StepId, StepKind
 
-PARALLELISM: Final = 8
-"""Steps at once where nobody says otherwise."""
 LIMITS: Final[Mapping[str, int]] = {"model": 1}
 """Steps of a type at once."""
 INDEPENDENT: Final = frozenset({"model", "r2_bucket", "kv_namespace", "deployment"})

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from edgespec.address import Address
-from edgespec.apply.schedule import PARALLELISM
+from edgespec.apply import PARALLELISM
 from edgespec.cli.output import say
 from edgespec.diagnostics import EdgespecError, error
 from edgespec.plan.model import Request

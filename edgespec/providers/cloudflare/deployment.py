@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from edgespec.address import Address
 from edgespec.diagnostics import EdgespecError
-from edgespec.evaluation import floor_of
 from edgespec.providers.base import Observed, Progress, ProviderError
 from edgespec.providers.cloudflare.account import Account, Doing, api_errors, missing_is_fine, uncertain
 from edgespec.providers.cloudflare.live import Live
@@ -174,6 +173,8 @@ def missed_gate(name: str, gate: Mapping[str, float], measured: Measured) -> str
     """Why a metric does not pass its gate; None when it does."""
     value = measured.metrics[name]
     teacher = measured.teacher[name] if measured.teacher is not None else None
+    from edgespec.evaluation import floor_of
+
     floor = floor_of(gate, teacher)
     if value >= floor:
         return None

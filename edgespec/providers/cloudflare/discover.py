@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import email.parser
-import email.policy
 import json
 from typing import Any, Final
 
@@ -57,6 +55,9 @@ def _config(account: Account, script: str) -> dict[str, Any] | None:
     """The module `config.json` of the deployed version; None when there is none."""
     answer = account.sdk.workers.scripts.content.with_raw_response.get(script, account_id=account.id)
     head = f"Content-Type: {answer.headers.get('content-type', '')}\r\n\r\n".encode()
+    import email.parser
+    import email.policy
+
     message = email.parser.BytesParser(policy=email.policy.HTTP).parsebytes(head + answer.read())
     for part in message.iter_parts() if message.is_multipart() else ():
         if CONFIG in (part.get_filename(), part.get_param("name", header="content-disposition")):

@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from edgespec.build.data import read_examples
-from edgespec.build.evaluate import measure
 from edgespec.providers.cloudflare.deployment import Infer, Measure, Measured
 from edgespec.spec.models import EdgeModel
 
@@ -17,6 +15,9 @@ Teacher = Callable[[EdgeModel], Mapping[str, float]]
 
 def quality_measure(root: Path, specs: Mapping[str, EdgeModel], teacher: Teacher) -> Measure:
     def run(name: str, infer: Infer) -> Measured:
+        from edgespec.build.data import read_examples
+        from edgespec.build.evaluate import measure
+
         spec = specs[name]
         assert spec.quality is not None  # noqa: S101  # only a deployment with a gate asks
         data = (root / spec.quality.data).read_bytes()
