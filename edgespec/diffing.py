@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+from edgespec.artifact import Manifest
+from edgespec.build.cache import Cache, default_cache_dir
 from edgespec.build.compared import BuildView, Ids, compare, local_path, view
+from edgespec.build.pipeline import Pipeline
 from edgespec.build.steps import files_named, models_named
 from edgespec.diagnostics import Diagnostics, EdgespecError, error
 from edgespec.files import DiskFiles, Files
-from edgespec.plan.comparison import BuildDiff, EnvironmentDiff, Point, ProjectDiff, Side, compare_environments, pairs
+from edgespec.plan.compare import compare_environments, pairs
+from edgespec.plan.comparison import BuildDiff, EnvironmentDiff, Point, ProjectDiff, Side
 from edgespec.plan.cost import Estimate, Stored, Traffic, estimate
 from edgespec.resources.compile import compile_specs
 from edgespec.resources.facts import BuildFacts, BundleFacts, SpecFacts
@@ -44,7 +49,7 @@ def diff(root: Path, asked: str | None, environments: Sequence[str], environ: Ma
         before, after = _points(repository, asked)
         old = _Version.at(root, repository, before, environ)
         new = _Version.at(root, repository, after, environ)
-        return _Comparison(repository, old, new).made(environments)
+        return _Comparison(root, repository, old, new, environ).made(environments)
 
 
 def _points(repository: Repository, asked: str | None) -> tuple[Revision, Revision | None]:
@@ -123,11 +128,17 @@ class _Version:
 
 
 class _Comparison:
-    def __init__(self, repository: Repository, before: _Version, after: _Version) -> None:
+    def __init__(
+        self, root: Path, repository: Repository, before: _Version, after: _Version, environ: Mapping[str, str]
+    ) -> None:
+        self._root = root
         self._repository = repository
         self._before = before
         self._after = after
-        self._digests: dict[tuple[str, str], str | None] = {}
+        self._tree = replace(after, name=WORK_TREE, revision=None, files=DiskFiles(root))
+        self._environ = environ
+        self._digests: dict[str, str | None] = {}
+        """Of files of the work tree."""
 
     def made(self, wanted: Sequence[str]) -> ProjectDiff:
         old, new = self._before.project, self._after.project
@@ -153,7 +164,8 @@ class _Comparison:
         old, new = self._before.workspace(name), self._after.workspace(name)
         specs = _by_name(old), _by_name(new)
         paired = pairs(*specs)
-        self._hash([s for side in specs for s in side.values()])
+        if not self._repository.bare:
+            self._hash([s for side in specs for s in side.values()])
         views: tuple[dict[str, BuildView], dict[str, BuildView]] = ({}, {})
         builds: dict[str, BuildDiff] = {}
         for now, spec in specs[1].items():
@@ -166,21 +178,52 @@ class _Comparison:
         for was, spec in specs[0].items():
             if was not in views[0]:
                 views[0][was] = view(spec, self._ids(self._before, frozenset()))
-        return compare_environments(name, _side(old, views[0]), _side(new, views[1]), builds)
+        before = _side(old, views[0], partial(self._cost, self._before, old))
+        after = _side(new, views[1], partial(self._cost, self._after, new))
+        return compare_environments(name, before, after, builds)
+
+    # --- costs
+
+    def _cost(self, version: _Version, workspace: Workspace | None, name: str) -> Estimate:
+        """For the traffic that the spec states, without CPU, which is measured of what is deployed."""
+        if workspace is None:
+            raise TypeError("nothing costs anything where there is no project")
+        spec = next(s for s in workspace.specs if s.name == name)
+        weights, budget, release = spec.cache.weights, spec.budget, workspace.pins.get(name)
+        stored = None
+        if name in workspace.unreleased:
+            pass
+        elif release is not None:
+            stored = (-(-release.size // weights.kv.chunk), release.size)
+        elif (manifest := self._manifest(version, spec)) is not None:
+            stored = (len(manifest.chunks), sum(c.size for c in manifest.chunks))
+        traffic = Traffic(budget.requests, budget.cold_loads, None, spec.worker.plan == "paid")
+        if stored is None:
+            return estimate(traffic, None)
+        buckets = len({shard.placement for shard in spec.regions.shards.values()})
+        return estimate(traffic, Stored(*stored, buckets, weights.kv.ttl if "kv" in weights.tiers else None))
+
+    def _manifest(self, version: _Version, spec: EdgeModel) -> Manifest | None:
+        """The artifact, where this machine has built it and the work tree's files are this version's."""
+        paths = _named(spec)
+        if self._repository.bare or any(self._digest(version, p) != self._digest(self._tree, p) for p in paths):
+            return None
+        cache = Cache(default_cache_dir(self._environ))
+        with contextlib.suppress(EdgespecError):
+            return Pipeline(self._root, cache, lambda _: None).facts(spec).manifest
+        return None
 
     # --- digests of what specs name
 
     def _hash(self, specs: Sequence[EdgeModel]) -> None:
         """Of the work tree's files, all with one question."""
-        for version in (self._before, self._after):
-            if version.revision is None:
-                parts = {p for spec in specs for path in _named(spec) for p in version.parts(path)}
-                missing = sorted(p for p in parts if (version.name, p) not in self._digests)
-                found = self._repository.ids_of(missing)
-                self._digests |= {(version.name, p): found.get(p) for p in missing}
+        parts = {p for spec in specs for path in _named(spec) for p in self._tree.parts(path)}
+        missing = sorted(parts - self._digests.keys())
+        found = self._repository.ids_of(missing)
+        self._digests |= {p: found.get(p) for p in missing}
 
     def _file(self, version: _Version, path: str) -> str | None:
-        return self._digests.get((version.name, path)) if version.revision is None else version.id(path)
+        return self._digests.get(path) if version.revision is None else version.id(path)
 
     def _digest(self, version: _Version, path: str) -> str | None:
         """git's own digest of a file; of a model one over those of its files."""
@@ -224,20 +267,17 @@ def _named(spec: EdgeModel) -> list[str]:
     return [*found, *([spec.quality.data] if spec.quality is not None else [])]
 
 
-def _side(workspace: Workspace | None, views: Mapping[str, BuildView]) -> Side | None:
+def _side(workspace: Workspace | None, views: Mapping[str, BuildView], cost: Callable[[str], Estimate]) -> Side | None:
     if workspace is None:
         return None
-    specs = _by_name(workspace)
     facts = {}
     for name, seen in views.items():
-        gate = seen.files.get("quality.data")
-        facts[name] = SpecFacts(BuildFacts(seen.inputs, None, (), None), (gate[1] or "") if gate else None)
-    desired = compile_specs(workspace.project.name, workspace.environment, workspace.specs, facts, _BUNDLE)
-    costs = {name: _estimate(spec, None) for name, spec in specs.items()}
-    return Side(workspace.target, specs, desired, costs)
-
-
-def _estimate(spec: EdgeModel, stored: Stored | None) -> Estimate:
-    """For the traffic that the spec states; CPU is not measured at a revision."""
-    budget = spec.budget
-    return estimate(Traffic(budget.requests, budget.cold_loads, None, spec.worker.plan == "paid"), stored)
+        gate, release = seen.files.get("quality.data"), workspace.pins.get(name)
+        inputs = seen.inputs
+        if release is not None:  # nothing is built: what the artifact depends on is the release
+            inputs = {"artifact": release.artifact, "engine": release.engine}
+        facts[name] = SpecFacts(BuildFacts(inputs, None, (), None), (gate[1] or "") if gate else None)
+    deployed = [s for s in workspace.specs if s.name not in workspace.unreleased]
+    desired = compile_specs(workspace.project.name, workspace.environment, deployed, facts, _BUNDLE)
+    releases = workspace.releases.releases.models if workspace.releases is not None else {}
+    return Side(workspace.target, _by_name(workspace), desired, cost, releases)

@@ -41,12 +41,13 @@ class Repository:
         where there is no git or no repository."""
         self._folder = folder
         try:
-            said = self._run("rev-parse", "--is-bare-repository", "--show-prefix")
+            said = self._run("rev-parse", "--is-bare-repository", "--show-prefix").split("\n")
         except _FailedError as e:
             raise EdgespecError(error("ES720", "Not in a git repository", f"{folder}: {e.said}")) from None
-        self.bare = said.split("\n")[0] == "true"
-        self.prefix = "" if self.bare else said.split("\n")[1]
+        self.bare = said[0] == "true"
+        self.prefix = "" if self.bare else said[1]
         """The project's folder within the repository, empty or with a slash at its end."""
+        self._top = folder if self.bare else Path(self._run("rev-parse", "--show-toplevel").rstrip("\n"))
         self._blobs: dict[str, bytes] = {}
         self._lock = threading.Lock()
         self._reader: subprocess.Popen[bytes] | None = None
@@ -120,16 +121,19 @@ class Repository:
     def ids_of(self, paths: Sequence[str]) -> dict[str, str]:
         """What git would call these files of the work tree, as its filters leave them; those that are not there are
         left out. Nothing is written."""
-        there = [p for p in dict.fromkeys(paths) if (self._folder / p).is_file()]
+        there = [p for p in dict.fromkeys(paths) if "\n" not in p and (self._folder / p).is_file()]
         if not there:
             return {}
-        asked = "".join(f"{p}\n" for p in there if "\n" not in p)
-        said = self._run("hash-object", "--stdin-paths", given=asked)
-        return dict(zip((p for p in there if "\n" not in p), said.split("\n"), strict=False))
+        asked = "".join(f"{self.prefix}{p}\n" for p in there)  # this command reads them from the top, wherever it runs
+        said = self._run("hash-object", "--stdin-paths", given=asked, folder=self._top)
+        return dict(zip(there, said.split("\n"), strict=False))
 
-    def is_dirty(self) -> bool:
-        """Whether the project's folder holds what no commit has; ignored files do not count."""
-        return bool(self._run("status", "--porcelain", "-z", "--", ".").strip("\0"))
+    def is_dirty(self, besides: Sequence[str] = ()) -> bool:
+        """Whether the project's folder, `besides` these parts of it, holds what no commit has; ignored files do not
+        count."""
+        found = self._run("status", "--porcelain", "-z", "--", ".").split("\0")
+        left_out = tuple(f"{self.prefix}{path.rstrip('/')}/" for path in besides)
+        return any(entry and not (left_out and entry[3:].startswith(left_out)) for entry in found)
 
     def lines(self, before: Revision, after: Revision | None, paths: Sequence[str]) -> dict[str, tuple[int, int]]:
         """Lines added and removed, by path; `after` None is the work tree. What is no text is left out."""
@@ -151,8 +155,8 @@ class Repository:
     def _below(self) -> list[str]:
         return [self.prefix] if self.prefix else []
 
-    def _run(self, *arguments: str, given: str | None = None) -> str:
-        command = ["git", "-C", str(self._folder), "--literal-pathspecs", *arguments]
+    def _run(self, *arguments: str, given: str | None = None, folder: Path | None = None) -> str:
+        command = ["git", "-C", str(folder or self._folder), "--literal-pathspecs", *arguments]
         if arguments[0] == "diff":
             command.remove("--literal-pathspecs")  # the pathspecs say so themselves
         try:
@@ -167,7 +171,7 @@ class Repository:
         except OSError as e:
             raise EdgespecError(error("ES720", "git cannot be run", f"git: {e.strerror}. Install it.")) from None
         if ran.returncode != 0:
-            raise _FailedError(ran.stderr.decode("utf-8", "replace").strip())
+            raise _FailedError(arguments[0], ran.stderr.decode("utf-8", "replace").strip())
         return ran.stdout.decode("utf-8", "surrogateescape")
 
     def _read(self, sha: str) -> bytes:
@@ -193,12 +197,12 @@ class Repository:
         return data
 
 
-class _FailedError(Exception):
+class _FailedError(EdgespecError):
     """A command of git's that ended with an error."""
 
-    def __init__(self, said: str) -> None:
+    def __init__(self, command: str, said: str) -> None:
         self.said = said.splitlines()[0].removeprefix("fatal: ") if said else "git gave no reason"
-        super().__init__(self.said)
+        super().__init__(error("ES724", "git cannot do this", f"git {command}: {self.said}"))
 
 
 def _pipe(found: IO[bytes] | None) -> IO[bytes]:
@@ -247,6 +251,8 @@ def matches(name: Sequence[str], pattern: Sequence[str]) -> bool:
     """As Python's glob: `**` is any number of folders, and what begins with a dot is matched only by a dot."""
     if not pattern:
         return not name
+    if [*pattern] == ["**"]:
+        return bool(name) and not any(part.startswith(".") for part in name)
     if pattern[0] == "**":
         if matches(name, pattern[1:]):
             return True

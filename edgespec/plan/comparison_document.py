@@ -76,7 +76,7 @@ class ModelDiffDocument(Strict):
     name: str
     change: Literal["added", "removed", "renamed", "changed"]
     previous_name: str | None
-    effect: Literal["rebuilt", "repacked", "redeployed", "relabelled", "gate", "none"] | None
+    effect: Literal["rebuilt", "repacked", "redeployed", "released", "waits", "relabelled", "gate", "none"] | None
     """The most that happens to it; null for a model that is only there before or after."""
     risk: RiskName
     build: BuildDocument

@@ -3,6 +3,7 @@ once."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -21,6 +22,8 @@ _COLOURS: Final = {Risk.HIGH: "red", Risk.MEDIUM: "yellow", Risk.LOW: "dim"}
 _EFFECTS: Final = {
     Effect.REPACKED: "repacked: the weights stay as they are",
     Effect.REDEPLOYED: "redeployed: nothing is built",
+    Effect.RELEASED: "another release: nothing is built",
+    Effect.WAITS: "waits for a promotion: nothing that is deployed changes",
     Effect.RELABELLED: "relabelled: nothing is built",
     Effect.GATE: "another gate: what answers now stays",
     Effect.NONE: "nothing that is deployed changes",
@@ -96,7 +99,7 @@ def model_lines(model: ModelDiff) -> Iterator[Line]:
         yield _field("      ", "runs again", listed)
     yield from _notes(model.notes, "      ")
     if model.resources:
-        yield _field("      ", "touches", _touches(model.resources))
+        yield _field("      ", "touches", "; ".join(_counted(model.resources)))
     if (cost := _cost(model)) is not None:
         yield _field("      ", "cost", cost)
 
@@ -131,6 +134,13 @@ def _risk(risk: Risk) -> Span:
 
 def _touches(resources: Mapping[str, tuple[str, ...]]) -> str:
     return "; ".join(f"{verb} {', '.join(resources[verb])}" for verb in _VERBS if verb in resources)
+
+
+def _counted(resources: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    """`replace 3 weights`: all of them are the model's own."""
+    for verb in (v for v in _VERBS if v in resources):
+        types = Counter(address.partition("/")[0] for address in resources[verb])
+        yield f"{verb} {', '.join(f'{n} {t}' if n > 1 else t for t, n in sorted(types.items()))}"
 
 
 def _cost(model: ModelDiff) -> str | None:

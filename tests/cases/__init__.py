@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.cases import plan_cases, spec_cases
+from tests.cases import diff_cases, plan_cases, spec_cases
 
-CASES = (spec_cases, plan_cases)
+CASES = (spec_cases, plan_cases, diff_cases)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cases import plan_cases, spec_cases
+from tests.cases import diff_cases, plan_cases, spec_cases
 
 
 @pytest.mark.parametrize("name", spec_cases.names())
@@ -17,3 +17,9 @@ def test_spec(name: str) -> None:
 def test_plan(name: str) -> None:
     for file, content in plan_cases.expected_files(name).items():
         assert content == (plan_cases.FOLDER / name / file).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", diff_cases.names())
+def test_diff(name: str) -> None:
+    for file, content in diff_cases.expected_files(name).items():
+        assert content == (diff_cases.FOLDER / name / file).read_text(encoding="utf-8")

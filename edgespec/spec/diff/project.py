@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from edgespec.spec.diff.leaves import notes
+from edgespec.spec.diff.leaves import notes, sides
 from edgespec.spec.diff.model import Note, Risk
 from edgespec.spec.models import Environment, Policy, Project
 
@@ -21,11 +21,11 @@ _TARGET_MOVED: Final = "everything is deployed to another place, and what is dep
 def environment_notes(before: Environment, after: Environment) -> Iterator[Note]:
     """Without what the overlays do, which the specs show."""
     old, new = before.model_dump(mode="json"), after.model_dump(mode="json")
-    for note in notes("target", old["target"], new["target"], "target"):
+    for note in _place("target", old["target"], new["target"]):
         harmless = note.path == "target.port"
         risk, why = (Risk.LOW, "") if harmless else (Risk.HIGH, _TARGET_MOVED)
         yield Note(note.facet, note.path, note.said, risk, why, note.before, note.after)
-    for note in notes("state", old["state"], new["state"], "state"):
+    for note in _place("state", old["state"], new["state"]):
         yield Note(note.facet, note.path, note.said, Risk.HIGH, _STATE_MOVED, note.before, note.after)
     if before.protect != after.protect:
         lifted = before.protect
@@ -36,6 +36,14 @@ def environment_notes(before: Environment, after: Environment) -> Iterator[Note]
         for note in notes(section, old.get(section), new.get(section), section):
             risk, why = _judge(note)
             yield Note(note.facet, note.path, note.said, risk, why, note.before, note.after)
+
+
+def _place(name: str, before: dict[str, Any], after: dict[str, Any]) -> Iterator[Note]:
+    """Field by field where it is of the same type, else as a whole."""
+    if before["type"] == after["type"]:
+        yield from notes(name, before, after, name)
+    else:
+        yield Note(name, name, sides(name, before, after), before=before, after=after)
 
 
 def _judge(note: Note) -> tuple[Risk, str]:

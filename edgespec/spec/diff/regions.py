@@ -11,7 +11,7 @@ from edgespec.spec.diff.model import Note, Risk
 from edgespec.spec.models import Regions, Shard
 
 REST: Final = "everyone else"
-BY_CONTINENT: Final = "as its continent"
+BY_CONTINENT: Final = "by continent"
 """Of a country that only the other side names: which continent it is in, Cloudflare says and not the spec."""
 _CONTINENTS: Final = {
     "AF": "Africa", "AN": "Antarctica", "AS": "Asia", "EU": "Europe", "NA": "North America", "OC": "Oceania",
@@ -33,7 +33,12 @@ def region_notes(before: Regions, after: Regions) -> Iterator[Note]:
     for name in sorted({*before.shards, *after.shards}):
         old, new = before.shards.get(name), after.shards.get(name)
         if old is None and new is not None:
-            yield Note("regions", f"regions.shards.{name}", f"shard {name} is new: {place_of(new)}", after=_plain(new))
+            yield Note(
+                "regions",
+                f"regions.shards.{name}",
+                f"shard {name} is new{_for(new)}: {place_of(new)}",
+                after=_plain(new),
+            )
         elif new is None and old is not None:
             yield _removed(name, old, after)
         elif old is not None and new is not None and old.placement != new.placement:
@@ -43,6 +48,14 @@ def region_notes(before: Regions, after: Regions) -> Iterator[Note]:
         yield Note("regions", "regions.default", said, before=before.default_shard, after=after.default_shard)
 
 
+def _for(shard: Shard) -> str:
+    """` (Europe, NO)`, or nothing for the default."""
+    if shard.match is None:
+        return ""
+    continents = [_CONTINENTS[c] for c in sorted(shard.match.continents)]
+    return f" ({short([*continents, *sorted(shard.match.countries)])})"
+
+
 def _plain(shard: Shard) -> Any:
     return shard.model_dump(mode="json", exclude_none=True)
 
@@ -50,12 +63,12 @@ def _plain(shard: Shard) -> Any:
 def _removed(name: str, old: Shard, after: Regions) -> Note:
     kept = any(s.placement == old.placement for s in after.shards.values())
     why = "" if kept else "the weights of this place go once nobody is served from them"
-    said = f"shard {name} is removed: {place_of(old)}"
+    said = f"shard {name} is removed{_for(old)}: {place_of(old)}"
     return Note("regions", f"regions.shards.{name}", said, Risk.LOW if kept else Risk.MEDIUM, why, before=_plain(old))
 
 
 def _relocated(name: str, old: Shard, new: Shard) -> Note:
-    said = f"shard {name} moves: {place_of(old)} -> {place_of(new)}"
+    said = f"shard {name} moves{_for(new)}: {place_of(old)} -> {place_of(new)}"
     why = "the weights are uploaded anew, and the first requests load them from another place"
     if old.jurisdiction is not None and new.jurisdiction != old.jurisdiction:
         return Note("regions", f"regions.shards.{name}", said, Risk.HIGH, _dropped(old), _plain(old), _plain(new))

@@ -1,6 +1,6 @@
 """Two EdgeModels section by section. Every leaf that differs gives a note; what a reviewer has to know gives its risk.
 
-The build is compared elsewhere, by what its stages read (edgespec/plan/comparison.py): here is what the spec says.
+The build is compared elsewhere, by what its stages read (edgespec/plan/compare.py): here is what the spec says.
 """
 
 from __future__ import annotations
@@ -116,10 +116,10 @@ def _task_risk(note: Note) -> tuple[Risk, str]:
         case "task.labels":
             gone = [v for v in before if v not in after]
             if gone:
-                return Risk.HIGH, f"callers get {short(gone)} no more"
+                return Risk.HIGH, f"callers get {_quoted(gone)} no more"
             new = [v for v in after if v not in before]
             if new:
-                return Risk.MEDIUM, f"callers get answers that they do not know: {short(new)}"
+                return Risk.MEDIUM, f"callers get answers that they do not know: {_quoted(new)}"
             return Risk.MEDIUM, "the scores stand in another order"
         case "task.multi_label" | "task.normalize":
             return Risk.HIGH, "callers get answers of another shape"
@@ -128,6 +128,10 @@ def _task_risk(note: Note) -> tuple[Risk, str]:
         case "task.max_tokens":
             return Risk.LOW, ""
     return Risk.MEDIUM, "the same texts get other answers"
+
+
+def _quoted(words: list[str]) -> str:
+    return short([f"`{w}`" for w in words])
 
 
 def _quantization(before: Quantization, after: Quantization) -> Iterator[Note]:
