@@ -15,6 +15,7 @@ from edgespec.frontier import TuneDocument
 from edgespec.measurement import BenchDocument
 from edgespec.plan.comparison_document import DiffDocument
 from edgespec.plan.document import DriftReport, PlanDocument
+from edgespec.render.config import ConfigDocument
 from edgespec.render.events import EventDocument
 from edgespec.render.plans import PlansDocument
 from edgespec.spec.models import EdgeModel, Project
@@ -32,6 +33,7 @@ MODELS: dict[str, tuple[type[BaseModel], str]] = {
     "plan": (PlanDocument, "A plan of edgespec"),
     "diff": (DiffDocument, "What edgespec diff found"),
     "plans": (PlansDocument, "Plans of several environments by edgespec"),
+    "config": (ConfigDocument, "A spec as an environment has it"),
     "drift": (DriftReport, "What edgespec drift found"),
     "event": (EventDocument, "A line of edgespec apply --json"),
     "artifact": (ArtifactDocument, "The manifest of an edgespec artifact"),

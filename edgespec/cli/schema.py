@@ -20,6 +20,7 @@ from edgespec.cli.output import print_json
             "state-journal",
             "plan",
             "plans",
+            "config",
             "diff",
             "drift",
             "artifact",
