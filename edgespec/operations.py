@@ -29,11 +29,14 @@ from edgespec.providers.cloudflare.account import Account
 from edgespec.providers.cloudflare.contents import TYPES as HOLDERS
 from edgespec.providers.cloudflare.contents import contents
 from edgespec.providers.cloudflare.live import Live
+from edgespec.releases import Artifacts
 from edgespec.resources import model
 from edgespec.resources.compile import compile_specs
 from edgespec.review import Review, review
 from edgespec.session import Session, connect, held_store, open_session, stored
 from edgespec.spec.models import EdgeModel, Project
+from edgespec.spec.releases import path_of
+from edgespec.spec.validate import place
 from edgespec.state.model import Key, State
 from edgespec.wiring import providers_of
 from edgespec.workspace import Workspace, default_environment, reader_of
@@ -136,6 +139,7 @@ def plan(
     request = _request(saved) or request or Request(names, destroy)
     state, known = stored(session)
     workspace.check_names(request.names, also=known)
+    _check_released(workspace, request, known)
     if saved is not None:
         from edgespec.plan import file as plan_file
 
@@ -148,7 +152,8 @@ def plan(
         )
     specs = _wanted(workspace, request)
     moved = renamed(state, workspace.specs, request).unwrap()
-    facts, warnings = facts_of(session, moved.state, specs)
+    artifacts = Artifacts(session, moved.state)
+    facts, warnings = facts_of(session, moved.state, specs, artifacts)
     bundles = assets.bundles()
     chosen = [] if request.destroy else [s for s in specs if not request.names or s.name in request.names]
     desired = compile_specs(workspace.project.name, workspace.environment, specs, facts, bundles.facts)
@@ -156,7 +161,7 @@ def plan(
         account = connect(session)
         on_failure.callback(account.close)
         live = Live(account)
-        providers = providers_of(session, account, live, bundles)
+        providers = providers_of(session, account, live, bundles, artifacts)
         refreshed = refresh(moved.state, desired, providers)
         made = make_plan(
             desired,
@@ -167,7 +172,8 @@ def plan(
             moved=moved.moves,
         ).unwrap()
         builds = {Address(model.TYPE.name, name): f.build for name, f in facts.items()}
-        made = replace(made, builds=builds, contents=_contents(made, account))
+        unreleased = () if request.destroy else workspace.unreleased
+        made = replace(made, builds=builds, contents=_contents(made, account), unreleased=unreleased)
         on_failure.pop_all()
     judged = review(workspace, made, chosen, facts, bundles.facts)
     found = workspace.warnings + warnings + judged.warnings + warnings_of(made)
@@ -180,7 +186,23 @@ def _wanted(workspace: Workspace, request: Request) -> list[EdgeModel]:
     """The specs whose resources shall exist."""
     if request.refresh_only or (request.destroy and not request.names and not request.targets):
         return []
-    return [s for s in workspace.specs if not (request.destroy and s.name in request.names)]
+    left = {*workspace.unreleased, *(request.names if request.destroy else ())}
+    return [s for s in workspace.specs if s.name not in left]
+
+
+def _check_released(workspace: Workspace, request: Request, known: frozenset[str]) -> None:
+    """Raise where something is deployed that was never promoted: leaving it out would remove it."""
+    gone = [n for n in workspace.unreleased if n in known and (not request.names or n in request.names)]
+    if not gone or request.destroy or request.refresh_only:
+        return
+    source, into = workspace.target.promote_from, workspace.environment
+    detail = (
+        f"{', '.join(gone)}: deployed in {into}, which deploys only what was promoted, and not in "
+        f"{path_of(into)}. Promote it (`edgespec promote {gone[0]} --from {source} --to {into}`), or remove it from "
+        f"there (`edgespec destroy {gone[0]} --env {into}`)."
+    )
+    where = place(workspace.project_node, ("environments", into, "promote_from"))
+    raise EdgespecError(error("ES707", "Deployed without a release", detail, source=where))
 
 
 def _contents(made: Plan, account: Account) -> dict[Key, Contents]:

@@ -22,7 +22,6 @@ from edgespec.providers.cloudflare.discover import JURISDICTIONS
 from edgespec.providers.cloudflare.live import Live
 from edgespec.resources import model
 from edgespec.session import Session
-from edgespec.spec.models import EdgeModel
 from edgespec.state.model import State
 from edgespec.target import account_of
 
@@ -34,12 +33,14 @@ _PART: Final = 1 << 20
 class Artifacts:
     """Artifacts by digest. Connects to an account when one has to be asked; safe for use by several threads."""
 
-    def __init__(self, session: Session, state: State | None, sources: tuple[str, ...] = ()) -> None:
-        """`sources` are other environments whose buckets may have what is missing."""
+    def __init__(self, session: Session, state: State | None) -> None:
+        """`state` is the environment's."""
         self._session = session
         self._known = _manifests(state)
-        own = session.workspace.environment
-        self._places = [_Buckets(session, name) for name in dict.fromkeys((own, *sources))]
+        workspace = session.workspace
+        origins = [r.origin.environment for r in workspace.pins.values() if r.origin is not None]
+        names = dict.fromkeys((workspace.environment, workspace.target.promote_from, *origins))
+        self._places = [_Buckets(session, n) for n in names if n is not None and n in workspace.project.environments]
 
     def manifest(self, artifact: str, name: str) -> Manifest:
         """Of the model `name`; raises EdgespecError (ES705) where it is nowhere."""
@@ -81,10 +82,6 @@ def _manifests(state: State | None) -> dict[str, Manifest]:
             manifest = Manifest.from_json(raw)
             found[manifest.digest] = manifest
     return found
-
-
-def pinned_names(session: Session, specs: dict[str, EdgeModel]) -> frozenset[str]:
-    return frozenset(session.workspace.pins) & specs.keys()
 
 
 class _Buckets:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from edgespec import assets
 from edgespec.build.cache import default_cache_dir
 from edgespec.build.pipeline import Pipeline
+from edgespec.diagnostics import EdgespecError, error
 from edgespec.providers.base import Provider
-from edgespec.providers.build.model import ModelProvider
+from edgespec.providers.build.model import Artifacts, ModelProvider
 from edgespec.providers.cloudflare.account import Account
 from edgespec.providers.cloudflare.deployment import DeploymentProvider
 from edgespec.providers.cloudflare.kv_namespace import KvNamespaceProvider
@@ -22,18 +23,31 @@ from edgespec.providers.cloudflare.weights import WeightsProvider
 from edgespec.providers.cloudflare.worker import WorkerProvider
 from edgespec.session import Session
 from edgespec.spec.models import EdgeModel
+from edgespec.spec.releases import Release
 
 if TYPE_CHECKING:
     from edgespec.benchmark.deploy import MakeProviders
     from edgespec.build.evaluation.compare import Evaluator
 
 
-def providers_of(session: Session, account: Account, live: Live, bundles: assets.Bundles) -> dict[str, Provider]:
+def providers_of(
+    session: Session,
+    account: Account,
+    live: Live,
+    bundles: assets.Bundles,
+    artifacts: Artifacts | None = None,
+) -> dict[str, Provider]:
+    """`artifacts` has those that are not built here; without it all are."""
     workspace = session.workspace
-    models = ModelProvider(workspace.root, session.cache, session.specs, session.remote)
+    pins = workspace.pins if artifacts is not None else {}
+    models = ModelProvider(
+        workspace.root, session.cache, session.specs, session.remote, artifacts=artifacts, pinned=frozenset(pins)
+    )
     owner = f"edgespec:{workspace.project.name}/{workspace.environment}"
 
     def teacher(spec: EdgeModel) -> Mapping[str, float]:
+        if (release := pins.get(spec.name)) is not None:
+            return _recorded(spec, release)
         path = spec.quality.data if spec.quality is not None else ""
         with models.building:
             return evaluator_of(session, spec, edge=False).teacher(spec, path)
@@ -48,6 +62,19 @@ def providers_of(session: Session, account: Account, live: Live, bundles: assets
         "worker": WorkerProvider(account, live, bundles, owner),
         "deployment": DeploymentProvider(account, live, measure),
     }
+
+
+def _recorded(spec: EdgeModel, release: Release) -> Mapping[str, float]:
+    """What the teacher reached where the release was measured: here it cannot be built."""
+    gates = spec.quality.metrics if spec.quality is not None else {}
+    missing = [n for n, t in gates.items() if t.max_drop is not None and n not in release.teacher]
+    if missing:
+        detail = (
+            f"Release {release.number} of {spec.name} says nothing of the teacher's {', '.join(missing)}, so that a "
+            "drop cannot be measured. Apply the environment that it is promoted from with this gate, and promote again."
+        )
+        raise EdgespecError(error("ES706", "No teacher to compare with", detail))
+    return dict(release.teacher)
 
 
 def maker_of(session: Session) -> MakeProviders:

@@ -21,6 +21,7 @@ _COMMANDS: Final = {
     "diff": "What two git revisions of the project ask for differently.",
     "apply": "Build, upload and deploy what the specs ask for.",
     "destroy": "Remove what was deployed.",
+    "promote": "What one environment serves becomes what another deploys.",
     "drift": "Compare what is live with state.",
     "import": "Take existing objects into state.",
     "build": "Build artifacts without deploying them.",

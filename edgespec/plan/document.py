@@ -154,6 +154,8 @@ class PlanDocument(Strict):
     fits: list[FitDocument]
     costs: CostsDocument
     policies: list[PolicyDocument]
+    unreleased: list[str] = Field(default_factory=list)
+    """Specs that the environment does not deploy, since nothing of them was promoted to it yet."""
     digest: str = Digest
 
 

@@ -65,6 +65,7 @@ def to_document(
         "fits": [_fit(f) for f in fits],
         "costs": costs_document(costs),
         "policies": policies_document(verdicts),
+        **({"unreleased": list(plan.unreleased)} if plan.unreleased else {}),
     }
     return {**document, "digest": digest(document)}
 

@@ -158,6 +158,8 @@ class Plan:
     """What would change, and is left as it is because of an exclusion."""
     contents: Mapping[Key, Contents] = field(default_factory=dict)
     """What the buckets and namespaces hold that this plan removes."""
+    unreleased: tuple[str, ...] = ()
+    """Specs that the environment does not deploy, since nothing of them was promoted to it yet."""
 
     @property
     def is_empty(self) -> bool:

@@ -77,6 +77,9 @@ def head(
     else:
         parts = [f"### Plan for {where}: {render_plan.summary(plan)}"]
         parts += [plain([row]) for row in render_plan.takes(plan)]
+        if plan.unreleased:
+            names = ", ".join(code(n) for n in plan.unreleased[:_MANY])
+            parts.append(f"Not promoted yet, so not deployed here: {names}.")
     if refused:
         parts.append("**Refused**\n\n" + listed([code(r) for r in refused]))
     if verdicts:

@@ -47,6 +47,8 @@ _QUIET: Final = (
 """Inputs that a new resource's listing leaves out, since they follow from the spec or from what is listed beside
 them; a change to one is always shown."""
 _INDENT: Final = " " * 8
+_LISTED: Final = 12
+"""Names in one line."""
 _BUILT: Final = frozenset({Action.CREATE, Action.ADOPT, Action.UPDATE, Action.REPLACE})
 """Actions of a model that may build it."""
 
@@ -62,13 +64,21 @@ def render(
     if not changes and not plan.protections:
         all_well = "" if part else " What is live is what the specs ask for."
         nothing = line(Span(f"{project} in {environment}: no changes{part}.{all_well}", "green"))
-        return [nothing, *render_policies.render(verdicts)]
+        return [nothing, *_unreleased(plan), *render_policies.render(verdicts)]
     title = line(Span(f"Plan for {project} in {environment}: ", "bold"), Span(summary(plan), "bold"))
-    lines = [title, *takes(plan), *render_cost.render(costs), *render_policies.render(verdicts), ()]
+    lines = [title, *takes(plan), *render_cost.render(costs), *render_policies.render(verdicts), *_unreleased(plan), ()]
     lines += _protections(plan)
     for change in ordered(plan):
         lines += change_lines(change, plan)
     return lines
+
+
+def _unreleased(plan: Plan) -> Iterator[Line]:
+    """What the environment leaves out until it is promoted."""
+    if plan.unreleased:
+        more = f" and {len(plan.unreleased) - _LISTED} more" if len(plan.unreleased) > _LISTED else ""
+        names = ", ".join(plan.unreleased[:_LISTED])
+        yield line(Span(f"Not promoted yet, so not deployed here: {names}{more}.", "yellow"))
 
 
 def _protections(plan: Plan) -> Iterator[Line]:
@@ -141,11 +151,20 @@ def change_lines(change: Change, plan: Plan) -> Iterator[Line]:
         yield from (
             _field(path, show(path, value, unit=unit_of(type_, path))) for path, value in _flatten(type_.name, new)
         )
-    if change.action is not Action.CREATE:
+    if change.address.type == "model" and change.before and change.after and "artifact" in change.after:
+        yield _field("artifact", _released(change.before, change.after))
+    elif change.action is not Action.CREATE:
         yield from _fields(change)
     if change.action in _BUILT and (build := plan.builds.get(change.address)) is not None:
         yield from _build(build)
     yield ()
+
+
+def _released(before: Inputs, after: Inputs) -> str:
+    """From one artifact that is deployed as it is to another; what was built here has no number."""
+    digests = [show("artifact", side["artifact"]) if "artifact" in side else "built" for side in (before, after)]
+    numbers = [str(side["release"]) for side in (before, after) if "release" in side]
+    return f"{' -> '.join(digests)} (release {' -> '.join(numbers)})"
 
 
 def _fields(change: Change) -> Iterator[Line]:
@@ -196,7 +215,9 @@ def _field(name: str, text: str) -> Line:
 
 
 def _build(build: BuildFacts) -> Iterator[Line]:
-    """Which engine and why; which stages run and which are cached."""
+    """Which engine and why; which stages run and which are cached. Nothing where nothing is built."""
+    if not build.stages:
+        return
     reason = f": {build.engine_reason}" if build.engine_reason else ""
     yield _field("engine", f"{show('engine', build.inputs['engine'])}{reason}")
     cached = [s.name for s in build.stages if s.cached]

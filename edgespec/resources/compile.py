@@ -63,5 +63,8 @@ def _of_spec(
         weights=frozenset(r.address for r in stored),
         engine=facts.build.inputs["engine"],
     )
-    live = deployment.desired(spec, worker=version.address, runs_on=version.needs, quality_digest=facts.quality_digest)
+    judged = spec if facts.gated else spec.model_copy(update={"quality": None})
+    live = deployment.desired(
+        judged, worker=version.address, runs_on=version.needs, quality_digest=facts.quality_digest
+    )
     return [built, *stored, version, live]

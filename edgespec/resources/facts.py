@@ -46,6 +46,8 @@ class SpecFacts:
     build: BuildFacts
     quality_digest: str | None = None
     """SHA-256 of the quality data's text; None without a gate."""
+    gated: bool = True
+    """False where the spec's gate says nothing of the artifact: it was rolled back to one of another task."""
 
 
 @dataclass(frozen=True, slots=True)

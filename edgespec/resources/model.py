@@ -13,7 +13,7 @@ from edgespec.resources.base import DesiredResource, ResourceType
 from edgespec.resources.canonical import SIZE, Rule
 from edgespec.resources.facts import BuildFacts
 from edgespec.spec.models import EdgeModel, Task
-from edgespec.values import Outputs, Value, is_known
+from edgespec.values import Inputs, Outputs, Value, is_known
 
 _TASK: TypeAdapter[Task] = TypeAdapter(Task)
 
@@ -44,6 +44,21 @@ def outputs(manifest: Manifest) -> Outputs:
         "manifest": manifest.to_json(),
         "blobs": [{"sha256": b.sha256, "size": b.size} for b in blobs],
     }
+
+
+def pinned(manifest: Manifest, number: int) -> BuildFacts:
+    """The facts of an artifact that is deployed as it is, whatever its pipeline would give now."""
+    inputs: Mapping[str, Value] = {"artifact": manifest.digest, "release": number, "engine": manifest.engine}
+    return BuildFacts(inputs, None, (), manifest)
+
+
+def is_pinned(inputs: Inputs) -> bool:
+    return "artifact" in inputs
+
+
+def same_task(spec: EdgeModel, manifest: Manifest) -> bool:
+    """Whether the artifact does what the spec asks for."""
+    return _task(spec.task.model_dump(mode="json")) == _task(dict(manifest.task))
 
 
 def desired(spec: EdgeModel, facts: BuildFacts) -> DesiredResource:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from edgespec.address import Address
+from edgespec.artifact import Manifest
 from edgespec.build.cache import Cache
 from edgespec.build.events import BuildEvent
 from edgespec.build.pipeline import Pipeline
@@ -19,12 +21,34 @@ from edgespec.state.model import ResourceRecord, Status
 from edgespec.values import Inputs, Outputs
 
 
+class Artifacts(Protocol):
+    """Artifacts that are found rather than built. Both raise EdgespecError where they are nowhere."""
+
+    def manifest(self, artifact: str, name: str) -> Manifest:
+        """By its digest; `name` is the spec's, for messages."""
+        ...
+
+    def path(self, sha256: str, name: str, size: int) -> Path:
+        """A file with a blob's verified bytes, of at most `size`."""
+        ...
+
+
 class ModelProvider:
-    """`specs` by name; builds go to `cache`, and to and from `remote` where machines share one."""
+    """`specs` by name; builds go to `cache`, and to and from `remote` where machines share one. What `pinned` names is
+    never built: `artifacts` has it."""
 
     def __init__(
-        self, root: Path, cache: Cache, specs: Mapping[str, EdgeModel], remote: RemoteCache | None = None
+        self,
+        root: Path,
+        cache: Cache,
+        specs: Mapping[str, EdgeModel],
+        remote: RemoteCache | None = None,
+        *,
+        artifacts: Artifacts | None = None,
+        pinned: Collection[str] = frozenset(),
     ) -> None:
+        self._artifacts = artifacts
+        self._pinned = pinned
         self._root = root
         self._cache = cache
         self._specs = specs
@@ -44,6 +68,8 @@ class ModelProvider:
         def tell(event: BuildEvent) -> None:
             progress(f"{event.stage}: {event.message}", event.fraction)
 
+        if self._artifacts is not None and model.is_pinned(inputs):
+            return model.outputs(self._artifacts.manifest(str(inputs["artifact"]), address.name))
         pipeline, spec = Pipeline(self._root, self._cache, tell, self._remote), self._specs[address.name]
         with self.building:
             manifest = pipeline.build(spec)
@@ -57,7 +83,10 @@ class ModelProvider:
         """The cache is not the environment's: a build that another may use stays."""
 
     def blobs(self, name: str, artifact: str) -> Callable[[str], Path]:
-        """Where an artifact's blobs are; builds it again when this machine's cache does not have it."""
+        """Where an artifact's blobs are; builds it again when this machine's cache does not have it, and is allowed
+        to."""
+        if self._artifacts is not None and name in self._pinned:
+            return self._found(self._artifacts, name, artifact)
         pipeline = Pipeline(self._root, self._cache, lambda _: None, self._remote)
         spec = self._specs.get(name)
         if pipeline.blob(artifact) is None and spec is not None:
@@ -78,5 +107,15 @@ class ModelProvider:
                 detail = f"The cache has lost {sha256[:12]}. Run apply again to rebuild it."
                 raise EdgespecError(error("ES535", "A chunk is missing", detail, address=f"model/{name}"))
             return found
+
+        return path_of
+
+    @staticmethod
+    def _found(artifacts: Artifacts, name: str, artifact: str) -> Callable[[str], Path]:
+        manifest = artifacts.manifest(artifact, name)
+        sizes = {c.sha256: c.size for c in manifest.chunks} | {artifact: len(manifest.encode())}
+
+        def path_of(sha256: str) -> Path:
+            return artifacts.path(sha256, name, sizes[sha256])
 
         return path_of

@@ -172,7 +172,7 @@ class DeploymentProvider:
 def missed_gate(name: str, gate: Mapping[str, float], measured: Measured) -> str | None:
     """Why a metric does not pass its gate; None when it does."""
     value = measured.metrics[name]
-    teacher = measured.teacher[name] if measured.teacher is not None else None
+    teacher = measured.teacher.get(name) if measured.teacher is not None else None
     from edgespec.evaluation import floor_of
 
     floor = floor_of(gate, teacher)

@@ -1,0 +1,74 @@
+"""Promotions, rollbacks and histories as a reviewer reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from edgespec.render.text import Line, Span, line, printable
+from edgespec.spec.releases import Release
+from edgespec.spec.units import format_size
+
+_INDENT: Final = " " * 4
+
+
+def release_change(name: str, before: Release | None, after: Release) -> Iterator[Line]:
+    """What deploying `after` in place of `before` means."""
+    numbers = f"release {after.number}" if before is None else f"release {before.number} -> {after.number}"
+    yield line("  ", Span(printable(name), "bold"), f"  {numbers}")
+    digests = [r.artifact[:12] for r in (before, after) if r is not None]
+    sizes = list(dict.fromkeys(format_size(r.size) for r in (before, after) if r is not None))
+    yield _field("artifact", f"{' -> '.join(digests)}  ({' -> '.join(sizes)})")
+    if before is not None and before.engine != after.engine:
+        yield _field("engine", f"{before.engine} -> {after.engine}")
+    for metric in sorted(after.metrics):
+        yield _metric(metric, before, after)
+    if after.origin is not None:
+        yield _field(
+            "served by", f"{after.origin.worker} in {after.origin.environment}, version {after.origin.version}"
+        )
+    if after.revision is not None:
+        yield _field("commit", revision(after))
+
+
+def _metric(name: str, before: Release | None, after: Release) -> Line:
+    now, then = after.metrics[name], before.metrics.get(name) if before is not None else None
+    text = f"{now:.4f}" if then is None else f"{then:.4f} -> {now:.4f}"
+    teacher = f"  (teacher {after.teacher[name]:.4f})" if name in after.teacher else ""
+    style = "red" if then is not None and now < then else ""
+    return (*_field(name, ""), Span(text, style), Span(teacher, "dim"))
+
+
+def revision(release: Release) -> str:
+    text = printable(release.revision[:12]) if release.revision else "(none)"
+    return f"{text}, with changes that are in no commit" if release.dirty else text
+
+
+def _field(name: str, text: str) -> Line:
+    return line(_INDENT, Span(f"{printable(name):<12} ", "dim"), printable(text))
+
+
+def promotion(
+    source: str,
+    target: str,
+    path: str,
+    changes: Sequence[tuple[str, Release | None, Release]],
+    unchanged: Sequence[str],
+) -> list[Line]:
+    """What was written into `path`, and what was there already."""
+    lines: list[Line] = []
+    if changes:
+        lines += [line(Span(f"Promoted from {source} to {target}, in {path}:", "bold")), ()]
+        for name, before, after in changes:
+            lines += [*release_change(name, before, after), ()]
+    if unchanged:
+        lines.append(line(Span(f"{target} has it already: {', '.join(unchanged)}.", "dim")))
+    if not changes and not unchanged:
+        lines.append(line(f"There is nothing to promote from {source} to {target}."))
+    return lines
+
+
+def document(name: str, before: Release | None, after: Release) -> Mapping[str, object]:
+    """For `--json`."""
+    shown = [r.model_dump(mode="json", by_alias=True) if r is not None else None for r in (before, after)]
+    return {"name": name, "before": shown[0], "after": shown[1]}
