@@ -16,11 +16,17 @@ def selected(workspace: Workspace, request: Request, selector: str | None) -> Re
     if selector is None:
         return request
     names = names_of(workspace, selector)
+    workspace.check_names(request.names)
     both = tuple(n for n in names if not request.names or n in request.names)
     if not both:
         detail = f"No spec in {workspace.environment} has labels that {selector!r} selects{_among(request)}."
         raise EdgespecError(error("ES185", "Nothing is selected", detail))
     return replace(request, names=both)
+
+
+def narrowed(workspace: Workspace, names: tuple[str, ...], selector: str | None) -> tuple[str, ...]:
+    """`selected` for what takes names: the ones that are meant, none for all."""
+    return selected(workspace, Request(names), selector).names
 
 
 def names_of(workspace: Workspace, selector: str) -> tuple[str, ...]:

@@ -6,14 +6,16 @@ import click
 
 from edgespec import builds
 from edgespec.build.events import BuildEvent
-from edgespec.cli.options import environment_option, json_option, session_of
+from edgespec.cli.options import environment_option, json_option, selector_option, session_of
 from edgespec.cli.output import print_diagnostics, print_json, say
+from edgespec.selection import narrowed
 from edgespec.spec.units import format_size
 
 
 @click.command("build")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @environment_option
+@selector_option
 @click.option(
     "--executor", type=click.Choice(builds.EXECUTORS), default="local", show_default=True, help="What runs the stages."
 )
@@ -31,12 +33,13 @@ def command(
     ctx: click.Context,
     names: tuple[str, ...],
     environment: str | None,
+    selector: str | None,
     executor: str,
     parallel: int,
     fresh: bool,
     as_json: bool,
 ) -> None:
-    """Build the artifacts of all specs or the named ones, into the cache that `apply` uses."""
+    """Build the artifacts of all specs, the named ones or those with some labels, into the cache that `apply` uses."""
     session = session_of(ctx, environment, any_environment=environment is None)
     print_diagnostics(session.workspace.warnings)
 
@@ -45,6 +48,7 @@ def command(
 
     if executor != "local" and parallel != 1:
         raise click.UsageError("--parallel is for --executor local; Ray runs as many as its nodes have room for.")
+    names = narrowed(session.workspace, names, selector)
     made = builds.build(session, names, tell, executor=executor, parallel=parallel, fresh=fresh)
     if as_json:
         print_json({n: {"artifact": m.digest, "size": m.size, "manifest": m.to_json()} for n, m in made.items()})

@@ -76,6 +76,19 @@ def test_a_selector_that_picks_nothing_plans_nothing(run: Run) -> None:
     assert everywhere.code == 1 and everywhere.out.count("no plan: Nothing is selected [ES185]") == 4
 
 
+def test_drift_and_builds_of_some_labels(run: Run, world: World) -> None:
+    run("apply", "--auto-approve")
+    world.scripts["shop-local-beta"].public = False
+    assert run("drift").code == run("drift", "-l", "team=find").code == 3
+    elsewhere = run("drift", "-l", "!team")
+    assert elsewhere.code == 0 and "no drift" in elsewhere.out
+    assert run("drift", "-l", "team=nobody").code == 1
+    nothing = run("build", "-l", "team=nobody")
+    assert nothing.code == 1 and "ES185" in nothing.err
+    assert "beta" in run("build", "-l", "team").err  # its model is no package: the build says so, of beta alone
+    assert run("build", "-l", "team", "alhpa").err.startswith("error: Unknown name [ES139]")
+
+
 @pytest.mark.parametrize(
     "options",
     [
