@@ -7,9 +7,7 @@ but that measuring needs numpy alone.
 
 from __future__ import annotations
 
-import difflib
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,17 +19,10 @@ if TYPE_CHECKING:
     from edgespec.build.surgery.checkpoint import Checkpoint
     from edgespec.build.surgery.families import Family
     from edgespec.build.surgery.parts import Scores
-    from edgespec.build.surgery.renumber import Numbers
 
 MEASURED: Final = 512
 """Texts of `data` that importance is measured on, the first ones."""
 MEASURED_TOKENS: Final = 128
-SCRIPTS: Final = (
-    "Arabic", "Armenian", "Bengali", "Cyrillic", "Devanagari", "Ethiopic", "Georgian", "Greek", "Gujarati", "Gurmukhi",
-    "Han", "Hangul", "Hebrew", "Hiragana", "Kannada", "Katakana", "Khmer", "Lao", "Latin", "Malayalam", "Myanmar",
-    "Sinhala", "Tamil", "Telugu", "Thai", "Tibetan",
-)  # fmt: skip
-"""For "did you mean"; any script of Unicode will do."""
 
 
 def _depends(inputs: Inputs) -> Inputs:
@@ -46,7 +37,9 @@ def _check_data(job: Job) -> None:
     for field in job.step.data:
         _texts(job, field)
     if options.vocabulary is not None:
-        _check_scripts(options.vocabulary.scripts)
+        from edgespec.build.surgery.smaller_vocabulary import check_scripts
+
+        check_scripts(options.vocabulary.scripts)
     if options.data is not None and options.heads is None and options.ffn is None:
         raise fail("ES568", "`data` measures the importance of heads and ffn; this stage prunes neither. Take it out.")
     if options.data is not None:
@@ -91,18 +84,6 @@ def _check_heads(config: Mapping[str, Any], source: str) -> None:
             f"{source} is a ModernBERT, whose attention takes its head size from its width: fewer heads cannot be "
             "written. Prune `layers`, `ffn` or `vocabulary`, or distil.",
         )
-
-
-def _check_scripts(scripts: Sequence[str]) -> None:
-    from edgespec.build.surgery.vocabulary import in_scripts
-
-    for script in scripts:
-        try:
-            in_scripts([script])
-        except ValueError:
-            close = difflib.get_close_matches(script, SCRIPTS, n=1)
-            hint = f" Did you mean {close[0]}?" if close else f" Some are {', '.join(SCRIPTS)}."
-            raise fail("ES568", f"`scripts`: Unicode has no script {script!r}.{hint}") from None
 
 
 def _texts(job: Job, field: str) -> tuple[str, ...]:
@@ -162,73 +143,14 @@ def _run(job: Job) -> Result:
     return Result(outputs, notes)
 
 
-# --- vocabulary
-
-
 def _prune_vocabulary(job: Job, checkpoint: Checkpoint, options: Vocabulary, notes: dict[str, Any]) -> dict[str, bytes]:
-    from edgespec.build.surgery import renumber
-    from edgespec.build.surgery.checkpoint import encode_json
-    from edgespec.build.surgery.vocabulary import most_frequent, read_entries, select
+    from edgespec.build.surgery.smaller_vocabulary import prune_vocabulary, say_vocabulary
 
-    source = job.spec.model.source
-    tokenizer = _json(job.files.tokenizer.read())
-    entries = read_entries(tokenizer, source)
     texts = _texts(job, "vocabulary.corpus") if options.corpus is not None else ()
-    old = _tokenise(tokenizer, texts)
-    counts = Counter(i for ids in old for i in ids)
-    wanted = most_frequent(counts, options.keep) if texts else list(entries.tokens)
-    protected = renumber.special_ids(checkpoint.config)
-    selection = select(tokenizer, entries, wanted=wanted, scripts=options.scripts, protected=protected)
-    numbers = renumber.number(entries, selection)
-    pruned = renumber.renumber_tokenizer(tokenizer, entries, numbers)
-    config = renumber.renumber_config(checkpoint.config, numbers)
-    renumber.check_pad(checkpoint.config, config, source)
-    renumber.renumber_rows(checkpoint, numbers, source)
-    checkpoint.config = config
-    notes["vocabulary"] = _vocabulary_notes(pruned, texts, old, numbers, len(entries.tokens), source)
-    job.say(_say_vocabulary(notes["vocabulary"]))
-    out = {"tokenizer.json": encode_tokenizer(pruned)}
-    if job.files.tokenizer_config is not None:
-        settings = renumber.renumber_tokenizer_config(_json(job.files.tokenizer_config.read()), numbers)
-        out["tokenizer_config.json"] = encode_json(settings)
+    out, found = prune_vocabulary(job.files, checkpoint, options, texts, job.spec.model.source)
+    notes["vocabulary"] = found
+    job.say(say_vocabulary(found))
     return out
-
-
-def encode_tokenizer(tokenizer: Mapping[str, Any]) -> bytes:
-    """The order of what is inside stays: a vocabulary is sorted by id."""
-    return (json.dumps(tokenizer, ensure_ascii=False, separators=(",", ":")) + "\n").encode()
-
-
-def _tokenise(tokenizer: Mapping[str, Any], texts: Sequence[str]) -> list[list[int]]:
-    from edgespec.build.embed import read_tokenizer
-
-    if not texts:
-        return []
-    return [e.ids for e in read_tokenizer(encode_tokenizer(tokenizer), None).encode_batch(list(texts))]
-
-
-def _vocabulary_notes(
-    pruned: Mapping[str, Any], texts: Sequence[str], old: Sequence[Sequence[int]], numbers: Numbers, before: int,
-    source: str,
-) -> dict[str, Any]:  # fmt: skip
-    from edgespec.build.embed import read_tokenizer
-    from edgespec.build.surgery.renumber import count_alike
-
-    read = read_tokenizer(encode_tokenizer(pruned), None).get_vocab()
-    if read != {token: i for i, (token, _) in enumerate(numbers.rows)}:
-        raise fail("ES566", f"the tokenizer of {source} numbers its entries in another way once some are gone.")
-    notes = {"before": before, "after": len(numbers.rows)}
-    if texts:
-        alike = count_alike(old, _tokenise(pruned, texts), numbers)
-        notes |= {"texts": len(texts), "alike": alike}
-    return notes
-
-
-def _say_vocabulary(notes: Mapping[str, int]) -> str:
-    said = f"{notes['after']:,} of {notes['before']:,} entries of the vocabulary stay"
-    if "texts" not in notes:
-        return said
-    return f"{said}; {notes['alike'] / notes['texts']:.1%} of {notes['texts']:,} texts are cut into the same tokens"
 
 
 # --- heads, columns, weights
