@@ -48,7 +48,7 @@ class Build:
         before = self.steps[: self.steps.index(step)]
         made = [s.name for s in before if s.stage.makes_checkpoint]
         j = self.job
-        return Job(j.spec, j.source, j.cache, j.progress, step, j.root, j.entries, made[-1] if made else None)
+        return Job(j.spec, j.source, j.cache, j.progress, step, j.root, j.entries, made[-1] if made else None, j.fresh)
 
 
 class Pipeline:
@@ -175,7 +175,7 @@ class Pipeline:
 
     def _prepare(self, spec: EdgeModel, files: sources.ModelFiles) -> Build:
         steps = self._steps(spec, spec.worker.engine)
-        job = Job(spec, files, self._cache, self._progress, steps[0], self.root)
+        job = Job(spec, files, self._cache, self._progress, steps[0], self.root, fresh=self._fresh)
         choice = choose(job, self._inputs(spec, files, steps, UNKNOWN))
         steps = self._steps(spec, choice.name)
         inputs = self._inputs(spec, files, steps, choice.name)

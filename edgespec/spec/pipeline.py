@@ -66,6 +66,26 @@ class FinetuneStage(Strict):
     seed: Seed = 0
 
 
+class Vocabulary(Strict):
+    """Which entries of the vocabulary stay; letters, digits, signs and special tokens always do, so that every text
+    can still be written."""
+
+    corpus: RelativePath | None = None
+    """The texts whose tokens are counted."""
+    keep: Annotated[int, Field(ge=1)] | None = None
+    """The most frequent so many tokens of the corpus; all that occur by default."""
+    scripts: Annotated[tuple[str, ...], AfterValidator(unique)] = ()
+    """Unicode scripts, such as Latin or Han: entries written in others go."""
+
+    @model_validator(mode="after")
+    def _something(self) -> Vocabulary:
+        if self.corpus is None and not self.scripts:
+            raise ValueError("needs `corpus` or `scripts`")
+        if self.keep is not None and self.corpus is None:
+            raise ValueError("`keep` counts tokens of a `corpus`: name one")
+        return self
+
+
 class Student(Strict):
     """The smaller encoder; what is not given is the teacher's. With another width, heads keep their columns and the
     feed-forward part its ratio to the width."""
@@ -80,6 +100,8 @@ class Student(Strict):
     """Columns of the feed-forward part."""
     embedding: Literal["pca", "random"] = "pca"
     """How a narrower embedding table starts: the teacher's, projected on its main directions; or at random."""
+    vocabulary: Vocabulary | None = None
+    """Which entries of the teacher's vocabulary it has. The teacher reads the texts with all of its own."""
 
 
 class DistillStage(Strict):
@@ -107,26 +129,6 @@ class DistillStage(Strict):
     batch_size: BatchSize = 32
     max_tokens: MaxTokens | None = None
     seed: Seed = 0
-
-
-class Vocabulary(Strict):
-    """Which entries of the vocabulary stay; letters, digits, signs and special tokens always do, so that every text
-    can still be written."""
-
-    corpus: RelativePath | None = None
-    """The texts whose tokens are counted."""
-    keep: Annotated[int, Field(ge=1)] | None = None
-    """The most frequent so many tokens of the corpus; all that occur by default."""
-    scripts: Annotated[tuple[str, ...], AfterValidator(unique)] = ()
-    """Unicode scripts, such as Latin or Han: entries written in others go."""
-
-    @model_validator(mode="after")
-    def _something(self) -> Vocabulary:
-        if self.corpus is None and not self.scripts:
-            raise ValueError("needs `corpus` or `scripts`")
-        if self.keep is not None and self.corpus is None:
-            raise ValueError("`keep` counts tokens of a `corpus`: name one")
-        return self
 
 
 class PruneStage(Strict):
@@ -246,6 +248,6 @@ class Tune(Strict):
     layers: tuple[Layers, ...] = ()
     """How many, or which; of the student, or of a prune stage."""
     vocabulary: Annotated[tuple[Count, ...], AfterValidator(unique)] = ()
-    """Tokens kept by a prune stage."""
+    """Tokens kept by a prune stage, or in the vocabulary of a student."""
     dimensions: Annotated[tuple[Annotated[int, Field(ge=8, le=8192)], ...], AfterValidator(unique)] = ()
     """Columns of the student, or of a static model."""

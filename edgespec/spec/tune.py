@@ -10,7 +10,7 @@ from typing import Any, Final
 from edgespec.diagnostics import Diagnostic, error
 from edgespec.spec.document import Node
 from edgespec.spec.models import EdgeModel, metrics_of
-from edgespec.spec.pipeline import DistillStage, PruneStage
+from edgespec.spec.pipeline import DistillStage, PruneStage, Vocabulary
 from edgespec.spec.validate import Path, key_place, place, suggest
 
 MOST: Final = 64
@@ -19,7 +19,7 @@ KNOBS: Final = ("quantization", "layers", "vocabulary", "dimensions")
 _USUAL: Final = {"embedding": "spearman"}
 _TARGETS: Final = {
     "layers": "a `distill` with a `student`, or a `prune`",
-    "vocabulary": "a `prune` with `vocabulary: {corpus: ...}`",
+    "vocabulary": "a `prune`, or a `student`, with `vocabulary: {corpus: ...}`",
     "dimensions": "a `distill` with a `student`, or by `method: static`",
 }
 
@@ -82,12 +82,18 @@ def target(spec: EdgeModel, knob: str) -> Path | None:
                 return (*path, "dimensions")
             if options.student is not None and knob in ("layers", "dimensions"):
                 return (*path, "student", "layers" if knob == "layers" else "width")
+            if options.student is not None and knob == "vocabulary" and _counted(options.student.vocabulary):
+                return (*path, "student", "vocabulary", "keep")
         elif isinstance(options, PruneStage):
             if knob == "layers":
                 return (*path, "layers")
-            if knob == "vocabulary" and options.vocabulary is not None and options.vocabulary.corpus is not None:
+            if knob == "vocabulary" and _counted(options.vocabulary):
                 return (*path, "vocabulary", "keep")
     return None
+
+
+def _counted(vocabulary: Vocabulary | None) -> bool:
+    return vocabulary is not None and vocabulary.corpus is not None
 
 
 def check_tune(spec: EdgeModel, node: Node) -> Iterator[Diagnostic]:

@@ -19,6 +19,7 @@ from edgespec.build.graph import encode  # noqa: E402
 from edgespec.build.onnx_bert import export_classifier, export_embedding, read_config  # noqa: E402
 from edgespec.build.stages import distill, prune  # noqa: E402
 from edgespec.build.stages.stage import Result  # noqa: E402
+from edgespec.build.torch import distilling  # noqa: E402
 from edgespec.build.torch.batches import pad, shuffled, tokenise  # noqa: E402
 from edgespec.build.torch.distilling import Recipe, logits_loss  # noqa: E402
 from edgespec.build.torch.models import load_model, model_files, own_config  # noqa: E402
@@ -86,10 +87,24 @@ def write_lines(root: Path, name: str, rows: list[dict[str, Any]]) -> None:
     (root / "data" / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def distilled(root: Path, task: Any = TASK, source: str = "./models/tiny", **options: Any) -> Result:
+def distilled(
+    root: Path,
+    task: Any = TASK,
+    source: str = "./models/tiny",
+    *,
+    fresh: bool = True,
+    said: list[str] | None = None,
+    **options: Any,
+) -> Result:
+    """`said` gets what the stage tells; with `fresh` the teacher is asked anew."""
     settings = DistillStage.model_validate(options)
     data = {} if settings.data is None else {"data": settings.data}
+    if settings.student is not None and settings.student.vocabulary is not None:
+        data |= {distill.CORPUS: settings.student.vocabulary.corpus} if settings.student.vocabulary.corpus else {}
     job = job_of(root, distill.STAGE, settings, source=source, task=task, data=data)
+    job.fresh = fresh
+    if said is not None:
+        job.progress = lambda event: said.append(event.message)
     if task is TASK:  # tests.tiny gives every spec a head
         job.spec = job.spec.model_copy(update={"model": job.spec.model.model_copy(update={"pipeline": ()})})
     check(job)
@@ -125,13 +140,19 @@ def agreement(a: list[str], b: list[str]) -> float:
     return float(np.mean([x == y for x, y in zip(a, b, strict=True)]))
 
 
-SMALL = {"student": {"layers": 1, "width": 16}}
+SMALL: dict[str, Any] = {"student": {"layers": 1, "width": 16}}
 
 
 @pytest.fixture(scope="module")
 def taught(project: Path) -> Iterator[tuple[Result, Result]]:
     """The same narrow student twice, from texts without labels."""
-    options = {"data": "data/texts.jsonl", "epochs": 30, "learning_rate": 5e-3, "batch_size": 16, **SMALL}
+    options: dict[str, Any] = {
+        "data": "data/texts.jsonl",
+        "epochs": 30,
+        "learning_rate": 5e-3,
+        "batch_size": 16,
+        **SMALL,
+    }
     yield distilled(project, **options), distilled(project, **options)
 
 
@@ -157,6 +178,63 @@ def test_the_same_bytes_twice(taught: tuple[Result, Result]) -> None:
     assert taught[0].notes == taught[1].notes
 
 
+def test_the_teacher_is_asked_once_for_all_its_students(project: Path) -> None:
+    """What it says is kept, for texts, labels and a length; a student that finds it there is the same."""
+    options: dict[str, Any] = {"data": "data/texts.jsonl", "epochs": 0.2, **SMALL}
+    asked: list[str] = []
+    first = distilled(project, said=asked, **options)
+    assert any("the teacher reads" in message for message in asked)
+    kept: list[str] = []
+    assert distilled(project, said=kept, fresh=False, **options).outputs == first.outputs
+    assert not any("the teacher reads" in message for message in kept) and any("in the cache" in m for m in kept)
+    for changed in ({"data": "data/more.jsonl"}, {"max_tokens": 6}):
+        write_lines(project, "more", [{"text": text} for text, _ in TRAIN[1:]])
+        again: list[str] = []
+        distilled(project, said=again, fresh=False, **{**options, **changed})
+        assert any("the teacher reads" in message for message in again), changed
+
+
+def test_the_same_answers_on_any_number_of_processors(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = project / "models" / "tiny"
+    rows, model = tokenise(folder, [text for text, _ in TRAIN], 16), load_model(folder, classifier=True)
+    found = []
+    for count in (1, 3):
+        monkeypatch.setattr(distilling, "processors", lambda count=count: count)
+        with repeatable(0):
+            found.append(distilling.teach(model, rows, None, lambda *_: None))
+    assert found[0].shape == (len(TRAIN), len(LABELS)) and found[0].tobytes() == found[1].tobytes()
+
+
+def test_a_student_with_a_vocabulary_of_its_own(project: Path, tmp_path: Path) -> None:
+    """The teacher reads with all of its entries: what it says, and what is kept of it, is the same as for a student
+    that has them too."""
+    options: dict[str, Any] = {"data": "data/texts.jsonl", "learning_rate": 5e-3, "batch_size": 16}
+    write_lines(project, "corpus", [{"text": text} for text, _ in TRAIN[:10]])
+    distilled(project, epochs=0.01, **options, **SMALL)
+    said: list[str] = []
+    student = {**SMALL["student"], "vocabulary": {"corpus": "data/corpus.jsonl"}}
+    result = distilled(project, said=said, fresh=False, epochs=30, student=student, **options)
+    assert any("in the cache" in message for message in said)
+    before = json.loads((project / "models/tiny/tokenizer.json").read_bytes())["model"]["vocab"]
+    after = json.loads(bytes(result.outputs["tokenizer.json"]))["model"]["vocab"]
+    assert len(after) < len(before) and set(after) < set(before)
+    assert config(result)["vocab_size"] == len(after) == result.notes["vocabulary"]["after"]
+    texts = [text for text, _ in TEST]
+    found = predictions(write(result, tmp_path / "student"), texts)
+    assert agreement(found, predictions(project / "models/tiny", texts)) > 0.8
+
+
+def test_layers_of_the_teacher_under_a_vocabulary_of_its_own(project: Path, tmp_path: Path) -> None:
+    """Untrained, with all of the layers and every entry that the texts need, it says what its teacher says."""
+    student = {"layers": [0, 1], "vocabulary": {"corpus": "data/texts.jsonl"}}
+    result = distilled(project, data="data/texts.jsonl", student=student, learning_rate=1e-12, epochs=0.1)
+    texts = [text for text, _ in TRAIN[:40]]
+    folder = write(result, tmp_path / "student")
+    assert predictions(folder, texts) == predictions(project / "models/tiny", texts)
+    assert result.notes["vocabulary"]["after"] < result.notes["vocabulary"]["before"]
+    assert result.notes["vocabulary"]["alike"] == len(TRAIN)
+
+
 def test_layers_of_the_teacher(project: Path) -> None:
     """Before it learns, the student is the teacher's layers, its classifier in the order of the task."""
     result = distilled(project, data="data/mixed.jsonl", student={"layers": [1]}, learning_rate=1e-12, epochs=0.1)
@@ -173,7 +251,7 @@ def read(folder: Path) -> Tensors:
 
 
 def test_hidden_states_and_labels(project: Path) -> None:
-    options = {"data": "data/mixed.jsonl", "learning_rate": 5e-3, "batch_size": 16, **SMALL}
+    options: dict[str, Any] = {"data": "data/mixed.jsonl", "learning_rate": 5e-3, "batch_size": 16, **SMALL}
     result = distilled(project, hidden=0.1, epochs=25, **options)
     plain = distilled(project, data="data/texts.jsonl", epochs=0.1, **SMALL)
     assert result.notes["agreement"] > 0.8
@@ -183,7 +261,7 @@ def test_hidden_states_and_labels(project: Path) -> None:
 
 @pytest.mark.parametrize("task", [EMBEDDING, {**TASK}], ids=["embedding", "classifier with a head after it"])
 def test_embeddings(project: Path, task: Any) -> None:
-    options = {"data": "data/texts.jsonl", "batch_size": 16, "learning_rate": 5e-3, **SMALL}
+    options: dict[str, Any] = {"data": "data/texts.jsonl", "batch_size": 16, "learning_rate": 5e-3, **SMALL}
     before = distilled(project, task, epochs=0.01, **options)
     after = distilled(project, task, epochs=10, **options)
     assert after.notes["similarity"] > max(0.8, before.notes["similarity"])
@@ -328,6 +406,11 @@ def test_options_that_do_not_fit(project: Path, refused: Refused) -> None:
     )
     assert "`data`" in refused("ES563", lambda: distilled(project, **SMALL)).detail
     assert "`student`" in refused("ES563", lambda: distilled(project, data="data/texts.jsonl")).detail
+    own = {**SMALL["student"], "vocabulary": {"corpus": "data/texts.jsonl"}}
+    found = refused("ES563", lambda: distilled(project, data="data/texts.jsonl", student=own, hidden=0.1))
+    assert "`hidden`" in found.detail
+    own["vocabulary"] = {"scripts": ["Latinn"]}
+    refused("ES568", lambda: distilled(project, data="data/texts.jsonl", student=own))
     write_lines(project, "none", [])
     refused("ES520", lambda: distilled(project, data="data/none.jsonl", **SMALL))
     task = {**TASK, "labels": ["refund", "delivery", "others"]}

@@ -8,7 +8,7 @@ token, by model2vec. `gkd`: a causal language model into a smaller one, by ms-sw
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +18,9 @@ from edgespec.spec.models import TextClassification
 from edgespec.spec.pipeline import DistillStage, Student
 
 if TYPE_CHECKING:
+    from edgespec.build.surgery.checkpoint import Checkpoint
     from edgespec.build.surgery.student import Shape
+    from edgespec.build.torch.distilling import Recipe
     from edgespec.build.weights import FloatArray
 
 COMMON: Final = frozenset({"method", "seed"})
@@ -34,6 +36,7 @@ KEPT_RATE: Final = 1e-4
 DIMENSIONS: Final = 256
 MODEL2VEC: Final = ("model2vec", "skeletoken", "sklearn")
 """What model2vec's distillation imports."""
+CORPUS: Final = "student.vocabulary.corpus"
 
 
 def _depends(inputs: Inputs) -> Inputs:
@@ -70,12 +73,31 @@ def _check_data(job: Job) -> None:
         if options.student is None or not options.student.model_fields_set - {"embedding"}:
             raise fail("ES563", "the method encoder needs a `student`, such as `student: {layers: 2, width: 128}`.")
         _examples(job)
+        _check_vocabulary(job, options.student)
     need("torch", "transformers", *(MODEL2VEC if options.method == "static" else ()))
     return None
 
 
+def _check_vocabulary(job: Job, student: Student) -> None:
+    from edgespec.build.data import read_texts
+    from edgespec.build.surgery.smaller_vocabulary import check_scripts
+
+    if student.vocabulary is None:
+        return
+    if job.step.options.hidden:
+        raise fail(
+            "ES563",
+            "`hidden` compares the states of one token in teacher and student, which cut texts into other tokens once "
+            "the student has a `vocabulary` of its own. Take `hidden` out, or prune the vocabulary before.",
+        )
+    check_scripts(student.vocabulary.scripts)
+    if (corpus := job.step.data.get(CORPUS)) is not None:
+        read_texts(corpus.read(), corpus.name).unwrap()
+
+
 def _check(job: Job) -> None:
     from edgespec.build.surgery.student import shape_of
+    from edgespec.build.surgery.vocabulary import read_entries
 
     options: DistillStage = job.step.options
     source = job.spec.model.source
@@ -90,6 +112,8 @@ def _check(job: Job) -> None:
         raise fail("ES561", f"{source} is quantised already, and nothing learns from that here. Take the float model.")
     if options.method == "encoder":
         shape_of(_student(options), config, source)
+        if _student(options).vocabulary is not None:
+            read_entries(json.loads(job.files.tokenizer.read()), source)
         if _copies_logits(job, config):
             _label_order(job, config)
     return None
@@ -168,14 +192,19 @@ def _run_encoder(job: Job) -> Result:
     shape = shape_of(_student(options), config, job.spec.model.source)
     texts, labels = _examples(job)
     tokens = options.max_tokens or job.spec.task.max_tokens
+    recipe = _recipe(job, shape, logits=logits)
     job.say(f"distilling {job.spec.model.source} into {_say_shape(shape)}", 0.0)
     with job.workspace() as folder, repeatable(options.seed):
         checkpoint = _check_out(job, folder / "teacher", logits=logits)
         teacher = load_model(folder / "teacher", classifier=logits)
-        longest = max(tokens, job.spec.task.max_tokens)
-        student = _make_student(folder, checkpoint, shape, job, longest, logits=logits)
         rows = tokenise(folder / "teacher", texts, tokens)
-        notes = distil(teacher, student, rows, labels, _recipe(job, shape, logits=logits), job.say)
+        answers = _answers(job, teacher, rows, texts, tokens, recipe)
+        cut, own = _cut_vocabulary(job, checkpoint)
+        if cut:
+            (folder / "tokenizer.json").write_bytes(cut["tokenizer.json"])
+            rows = tokenise(folder, texts, tokens)
+        student = _make_student(folder, checkpoint, shape, job, max(tokens, job.spec.task.max_tokens), logits=logits)
+        notes = distil(teacher, student, rows, answers, labels, recipe, job.say)
         files = model_files(student, _written_config(student, job, logits=logits))
     kept = {f.name: f.read() for f in job.files.all if f not in job.files.weights}
     if job.files.pooling is not None:
@@ -183,7 +212,35 @@ def _run_encoder(job: Job) -> Result:
     size = sum(p.numel() for p in student.parameters())
     shown = ", ".join(f"{name} {value:g}" for name, value in notes.items())
     job.say(f"a student of {size:,} parameters: {shown}", 1.0)
-    return Result({**kept, **files}, {**notes, "texts": len(texts), "parameters": size})
+    return Result({**kept, **cut, **files}, {**notes, **own, "texts": len(texts), "parameters": size})
+
+
+def _answers(
+    job: Job, teacher: Any, rows: Sequence[Sequence[int]], texts: Sequence[str], tokens: int, recipe: Recipe
+) -> FloatArray:
+    from edgespec.build.teaching import taught
+    from edgespec.build.torch.distilling import teach
+
+    answers, known = taught(job, texts, tokens, recipe.pooling, lambda: teach(teacher, rows, recipe.pooling, job.say))
+    if known:
+        job.say(f"what the teacher says of {len(texts)} texts is in the cache")
+    return answers
+
+
+def _cut_vocabulary(job: Job, checkpoint: Checkpoint) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """The tokenizer's files and notes of a student with fewer entries, whose rows are taken out of `checkpoint`;
+    nothing where it has its teacher's vocabulary."""
+    from edgespec.build.data import read_texts
+    from edgespec.build.surgery.smaller_vocabulary import prune_vocabulary, say_vocabulary
+
+    options = _student(job.step.options).vocabulary
+    if options is None:
+        return {}, {}
+    corpus = job.step.data.get(CORPUS)
+    texts = read_texts(corpus.read(), corpus.name).unwrap() if corpus is not None else ()
+    files, notes = prune_vocabulary(job.files, checkpoint, options, texts, job.spec.model.source)
+    job.say(f"the student: {say_vocabulary(notes)}")
+    return files, {"vocabulary": notes}
 
 
 def _say_shape(shape: Shape) -> str:
@@ -191,7 +248,7 @@ def _say_shape(shape: Shape) -> str:
     return f"{shape.layers} layers of {shape.width} columns, {shape.heads} heads, {shape.inner} inner columns, {start}"
 
 
-def _check_out(job: Job, folder: Path, *, logits: bool) -> Any:
+def _check_out(job: Job, folder: Path, *, logits: bool) -> Checkpoint:
     """The teacher's files in `folder`, a classifier with the task's labels in the task's order; its checkpoint."""
     from edgespec.build.surgery.checkpoint import encode, encode_json, read_checkpoint
     from edgespec.build.surgery.labels import order_labels
@@ -207,7 +264,7 @@ def _check_out(job: Job, folder: Path, *, logits: bool) -> Any:
     return checkpoint
 
 
-def _make_student(folder: Path, checkpoint: Any, shape: Shape, job: Job, tokens: int, *, logits: bool) -> Any:
+def _make_student(folder: Path, checkpoint: Checkpoint, shape: Shape, job: Job, tokens: int, *, logits: bool) -> Any:
     """The student before training: some of the teacher's layers, or new ones under the teacher's vectors."""
     from edgespec.build.surgery import student as start
     from edgespec.build.surgery.checkpoint import encode, encode_json
@@ -233,7 +290,7 @@ def _make_student(folder: Path, checkpoint: Any, shape: Shape, job: Job, tokens:
     return load_model(target, classifier=logits)
 
 
-def _recipe(job: Job, shape: Shape, *, logits: bool) -> Any:
+def _recipe(job: Job, shape: Shape, *, logits: bool) -> Recipe:
     from edgespec.build.stages.export import pooling_of
     from edgespec.build.torch.distilling import Recipe
 

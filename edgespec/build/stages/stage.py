@@ -132,6 +132,8 @@ class Job:
     """Results by step, in the order in which they were made."""
     checkpoint: str | None = None
     """The last step before this one that made a checkpoint; None while the model is still the source."""
+    fresh: bool = False
+    """Nothing is taken from the cache that this step would make."""
 
     @property
     def files(self) -> ModelFiles:

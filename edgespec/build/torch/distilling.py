@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from edgespec.build.problems import fail
 from edgespec.build.torch.batches import by_length, pad, shuffled
-from edgespec.build.torch.runtime import device
+from edgespec.build.torch.runtime import device, processors
 from edgespec.build.weights import FloatArray
 
 if TYPE_CHECKING:
@@ -47,10 +48,17 @@ class Recipe:
 
 
 def distil(
-    teacher: Any, student: Any, rows: Sequence[Sequence[int]], labels: FloatArray, recipe: Recipe, say: Say
+    teacher: Any,
+    student: Any,
+    rows: Sequence[Sequence[int]],
+    taught: FloatArray,
+    labels: FloatArray,
+    recipe: Recipe,
+    say: Say,
 ) -> dict[str, float]:
-    """Trains `student` in place, under `runtime.repeatable`. `rows` are token ids; `labels` [texts, labels] are 1 or 0,
-    NaN where nobody has said.
+    """Trains `student` in place, under `runtime.repeatable`. `rows` are its token ids, `taught` is what `teach` gave
+    for the same texts; `labels` [texts, labels] are 1 or 0, NaN where nobody has said. With `recipe.hidden` the teacher
+    reads the same token ids.
 
     Returns the loss of the last tenth of the steps, and how often student and teacher agree on `rows`. Raises
     EdgespecError (ES562) when the loss is no number any more.
@@ -58,8 +66,7 @@ def distil(
     import torch
 
     where = device()
-    teacher, student = teacher.to(where).eval(), student.to(where)
-    taught = _teach(teacher, rows, recipe, say)
+    teacher, student, answers = teacher.to(where).eval(), student.to(where), torch.from_numpy(taught)
     comparison = _Comparison(teacher, student, recipe, where)
     weights = [*student.parameters(), *comparison.parameters()]
     optimiser = torch.optim.AdamW(weights, lr=recipe.learning_rate, weight_decay=WEIGHT_DECAY)
@@ -71,7 +78,7 @@ def distil(
     for step, places in enumerate(batches):
         batch = pad([rows[i] for i in places], student.config.pad_token_id, where)
         known = torch.tensor(labels[places], device=where)
-        loss = comparison(batch, taught[places].to(where), known)
+        loss = comparison(batch, answers[places].to(where), known)
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(weights, LONGEST_STEP)
@@ -83,7 +90,7 @@ def distil(
         _tell(say, losses, len(batches), started)
     student.eval()
     tail = losses[-max(1, len(losses) // 10) :]
-    return {"steps": len(losses), "loss": round(float(np.mean(tail)), 6), **_agreement(student, rows, taught, recipe)}
+    return {"steps": len(losses), "loss": round(float(np.mean(tail)), 6), **_agreement(student, rows, answers, recipe)}
 
 
 def _batches(rows: Sequence[Sequence[int]], recipe: Recipe, generator: Any) -> list[list[int]]:
@@ -121,21 +128,36 @@ def _tell(say: Say, losses: Sequence[float], steps: int, started: float) -> None
 # --- what the teacher says
 
 
-def _teach(teacher: Any, rows: Sequence[Sequence[int]], recipe: Recipe, say: Say) -> Tensor:
-    """Logits [texts, labels], or embeddings [texts, width], on the CPU."""
+def teach(teacher: Any, rows: Sequence[Sequence[int]], pooling: str | None, say: Say) -> FloatArray:
+    """Logits [texts, labels], or embeddings [texts, width]. On a CPU batches run side by side, one thread each: as
+    many as there are processors, and the same bytes for any number of them."""
     import torch
 
-    out: list[Tensor | None] = [None] * len(rows)
+    where = device()
+    teacher = teacher.to(where).eval()
+    batches = list(by_length(rows, TEACHING))
+
+    def ask(places: list[int]) -> FloatArray:
+        with torch.no_grad():
+            batch = pad([rows[i] for i in places], teacher.config.pad_token_id, where)
+            given: FloatArray = answer(teacher(**batch), batch["attention_mask"], pooling).cpu().numpy()
+        return given
+
+    out: FloatArray | None = None
     done = 0
-    with torch.no_grad():
-        for places in by_length(rows, TEACHING):
-            batch = pad([rows[i] for i in places], teacher.config.pad_token_id, device())
-            given = answer(teacher(**batch), batch["attention_mask"], recipe.pooling).cpu()
-            for place, row in zip(places, given, strict=True):
-                out[place] = row
+    workers = processors() if where.type == "cpu" else 1
+    pool = ThreadPoolExecutor(workers, initializer=lambda: torch.set_num_threads(1))
+    try:
+        for places, given in zip(batches, pool.map(ask, batches), strict=True):
+            out = np.empty((len(rows), given.shape[1]), np.float32) if out is None else out
+            out[places] = given
             done += len(places)
             say(f"the teacher reads {done} of {len(rows)} texts", TEACHERS_PART * done / len(rows))
-    return torch.stack([row for row in out if row is not None])
+    finally:
+        pool.shutdown(cancel_futures=True)
+    if out is None:
+        raise ValueError("no texts")
+    return out
 
 
 def answer(output: Any, mask: Tensor, pooling: str | None) -> Tensor:
@@ -234,7 +256,7 @@ def _agreement(student: Any, rows: Sequence[Sequence[int]], taught: Tensor, reci
     import torch
 
     count = min(len(rows), 1000)
-    own = _teach(student, rows[:count], recipe, lambda *_: None)
+    own = torch.from_numpy(teach(student, rows[:count], recipe.pooling, lambda *_: None))
     its = taught[:count]
     if recipe.pooling is not None:
         pairs = [torch.nn.functional.normalize(x, dim=1) for x in (own, its)]

@@ -62,6 +62,11 @@ def test_a_variant_differs_in_nothing_else_and_has_no_grid() -> None:
         ([STATIC], "dimensions", ("model", "pipeline", 0, "distill", "dimensions")),
         ([STATIC], "layers", None),
         ([PRUNE, DISTILL], "vocabulary", ("model", "pipeline", 0, "prune", "vocabulary", "keep")),
+        (
+            [{"distill": {"data": "a.txt", "student": {"layers": 1, "vocabulary": {"corpus": "a.txt"}}}}],
+            "vocabulary",
+            ("model", "pipeline", 0, "distill", "student", "vocabulary", "keep"),
+        ),
         ([{"prune": {"vocabulary": {"scripts": ["Latin"]}}}], "vocabulary", None),
         ([], "quantization", ("quantization",)),
     ],
