@@ -22,6 +22,7 @@ from edgespec.plan.cost import Estimate, Stored, Traffic, estimate
 from edgespec.resources.compile import compile_specs
 from edgespec.resources.facts import BuildFacts, BundleFacts, SpecFacts
 from edgespec.revisions import GitFiles, Repository, Revision
+from edgespec.selection import names_of
 from edgespec.spec.diff.project import project_notes
 from edgespec.spec.models import EdgeModel, Project
 from edgespec.spec.variables import STAND_IN
@@ -40,16 +41,24 @@ _MODEL_FILES: Final = (
 )
 
 
-def diff(root: Path, asked: str | None, environments: Sequence[str], environ: Mapping[str, str]) -> ProjectDiff:
+def diff(
+    root: Path,
+    asked: str | None,
+    environments: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    selector: str | None = None,
+) -> ProjectDiff:
     """`asked` is `A..B`, `A...B` (since the two parted), `A` (against the work tree) or None (HEAD against it).
 
-    Of the named environments, or of every one that either side has. Raises with what is wrong in a version's specs,
+    Of the named environments, or of every one that either side has; with `selector` of the specs with these labels, on
+    either side. Raises with what is wrong in a version's specs,
     named by its revision."""
     with contextlib.closing(Repository(root)) as repository:
         before, after = _points(repository, asked)
         old = _Version.at(root, repository, before, environ)
         new = _Version.at(root, repository, after, environ)
-        return _Comparison(root, repository, old, new, environ).made(environments)
+        return _Comparison(root, repository, old, new, environ).made(environments, selector)
 
 
 def _points(repository: Repository, asked: str | None) -> tuple[Revision, Revision | None]:
@@ -140,7 +149,7 @@ class _Comparison:
         self._digests: dict[str, str | None] = {}
         """Of files of the work tree."""
 
-    def made(self, wanted: Sequence[str]) -> ProjectDiff:
+    def made(self, wanted: Sequence[str], selector: str | None) -> ProjectDiff:
         old, new = self._before.project, self._after.project
         if old is None and new is None:
             detail = f"Neither {self._before.name} nor {self._after.name} has {PROJECT_FILE} in this folder."
@@ -157,10 +166,10 @@ class _Comparison:
             _point(self._before),
             _point(self._after),
             notes,
-            tuple(self._environment(name) for name in chosen),
+            tuple(self._environment(name, selector) for name in chosen),
         )
 
-    def _environment(self, name: str) -> EnvironmentDiff:
+    def _environment(self, name: str, selector: str | None) -> EnvironmentDiff:
         old, new = self._before.workspace(name), self._after.workspace(name)
         specs = _by_name(old), _by_name(new)
         paired = pairs(*specs)
@@ -180,7 +189,12 @@ class _Comparison:
                 views[0][was] = view(spec, self._ids(self._before, frozenset()))
         before = _side(old, views[0], partial(self._cost, self._before, old))
         after = _side(new, views[1], partial(self._cost, self._after, new))
-        return compare_environments(name, before, after, builds)
+        found = compare_environments(name, before, after, builds)
+        if selector is None:
+            return found
+        names = {n for workspace in (old, new) if workspace is not None for n in names_of(workspace, selector)}
+        models = tuple(m for m in found.models if m.name in names or m.previous in names)
+        return replace(found, models=models, resources={})
 
     # --- costs
 

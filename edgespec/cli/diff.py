@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from edgespec.cli.options import json_option
+from edgespec.cli.options import json_option, selector_option
 from edgespec.cli.output import print_json, print_lines, print_text
 from edgespec.diagnostics import EdgespecError, error
 from edgespec.workspace import PROJECT_FILE
@@ -16,11 +16,17 @@ from edgespec.workspace import PROJECT_FILE
 @click.command("diff")
 @click.argument("revisions", required=False, metavar="[A..B | A...B | A]")
 @click.option("-e", "--env", "environments", multiple=True, help="Only this environment; repeatable.")
+@selector_option
 @json_option
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print a comment for a change request.")
 @click.pass_context
 def command(
-    ctx: click.Context, revisions: str | None, environments: tuple[str, ...], as_json: bool, as_markdown: bool
+    ctx: click.Context,
+    revisions: str | None,
+    environments: tuple[str, ...],
+    selector: str | None,
+    as_json: bool,
+    as_markdown: bool,
 ) -> None:
     """What two git revisions of the project ask for differently, for whom, and how risky it is.
 
@@ -33,7 +39,7 @@ def command(
     if as_json and as_markdown:
         detail = "--json and --markdown each print a whole document; choose one."
         raise EdgespecError(error("ES226", "Options that do not go together", detail))
-    found = diff(_folder(ctx), revisions, environments, os.environ)
+    found = diff(_folder(ctx), revisions, environments, os.environ, selector=selector)
     if as_json:
         print_json(to_document(found))
     elif as_markdown:

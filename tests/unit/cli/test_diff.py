@@ -42,6 +42,13 @@ def test_from_a_folder_below_and_of_one_environment(git: Git, run: Run, project:
     assert (refused.code, "ES133" in refused.err) == (1, True)
 
 
+def test_of_some_labels(git: Git, run: Run) -> None:
+    labelled = SPEC.replace("{name: alpha}", "{name: beta, labels: {team: care}}")
+    git.write({"specs/alpha.yaml": None, "specs/beta.yaml": labelled})
+    said = run("diff", "--selector", "team=care")
+    assert (said.code, "+ beta" in said.out, "alpha  removed" in said.out) == (0, True, False)
+
+
 def test_nothing_differs(git: Git, run: Run) -> None:
     assert "nothing differs that edgespec knows of" in run("diff").out
 
