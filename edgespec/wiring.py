@@ -13,6 +13,7 @@ from edgespec.diagnostics import EdgespecError, error
 from edgespec.providers.base import Provider
 from edgespec.providers.build.model import Artifacts, ModelProvider
 from edgespec.providers.cloudflare.account import Account
+from edgespec.providers.cloudflare.archive import ArchiveProvider
 from edgespec.providers.cloudflare.deployment import DeploymentProvider
 from edgespec.providers.cloudflare.kv_namespace import KvNamespaceProvider
 from edgespec.providers.cloudflare.kv_pins import KvPinsProvider
@@ -20,7 +21,7 @@ from edgespec.providers.cloudflare.live import Live
 from edgespec.providers.cloudflare.quality import quality_measure
 from edgespec.providers.cloudflare.r2_bucket import R2BucketProvider
 from edgespec.providers.cloudflare.weights import WeightsProvider
-from edgespec.providers.cloudflare.worker import WorkerProvider
+from edgespec.providers.cloudflare.worker import WorkerProvider, owner_tag
 from edgespec.session import Session
 from edgespec.spec.models import EdgeModel
 from edgespec.spec.releases import Release
@@ -43,7 +44,7 @@ def providers_of(
     models = ModelProvider(
         workspace.root, session.cache, session.specs, session.remote, artifacts=artifacts, pinned=frozenset(pins)
     )
-    owner = f"edgespec:{workspace.project.name}/{workspace.environment}"
+    owner = owner_tag(workspace.project.name, workspace.environment)
 
     def teacher(spec: EdgeModel) -> Mapping[str, float]:
         if (release := pins.get(spec.name)) is not None:
@@ -57,6 +58,7 @@ def providers_of(
         "model": models,
         "r2_bucket": R2BucketProvider(account, live),
         "weights": WeightsProvider(account, live, models.blobs),
+        "archive": ArchiveProvider(account, live, models.blobs),
         "kv_namespace": KvNamespaceProvider(account, live),
         "kv_pins": KvPinsProvider(account, live, models.blobs),
         "worker": WorkerProvider(account, live, bundles, owner),

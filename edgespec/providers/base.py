@@ -44,6 +44,19 @@ class AlreadyExistsError(ProviderError):
         super().__init__(address, "Already exists", detail, nothing_done=True)
 
 
+class AnothersError(ProviderError):
+    """An object of that name is deployed by another project or environment: it is never taken over."""
+
+    code = "ES415"
+
+    def __init__(self, address: Address, what: str, owner: str) -> None:
+        detail = (
+            f"{what} belongs to {owner}, which deploys to the same account and gives it the same name. "
+            "Rename this spec or this project."
+        )
+        super().__init__(address, "Another project's", detail, nothing_done=True)
+
+
 class WrongAccountError(ProviderError):
     """The API does not let this token into this account: nothing can be said about what exists there. It is neither
     "not found" nor "empty" (workers-sdk#12044)."""
@@ -85,4 +98,5 @@ class Provider(Protocol):
         """Bring the object to `inputs` from whatever an interrupted call left. Idempotent."""
 
     def delete(self, record: ResourceRecord, others: Sequence[ResourceRecord]) -> None:
-        """Succeeds if the object is already gone. What `others` (same type) still name is kept."""
+        """Succeeds if the object is already gone. What `others` (same type, or one that may name the
+        same objects) still name is kept."""

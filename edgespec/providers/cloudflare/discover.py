@@ -9,7 +9,7 @@ from edgespec.address import Address
 from edgespec.plan.imports import Deployed
 from edgespec.providers.cloudflare.account import Account, api_errors
 from edgespec.providers.cloudflare.live import Live
-from edgespec.providers.cloudflare.worker import CONFIG
+from edgespec.providers.cloudflare.worker import CONFIG, owner_tag, owners_of
 from edgespec.resources import kv_namespace
 from edgespec.resources.reconstruct import spec_of
 
@@ -20,20 +20,26 @@ def discover(account: Account, live: Live, project: str, environment: str) -> tu
     """Buckets and the namespace by name, Workers by name and ownership tag."""
     prefix, title = f"{project}-{environment}-", kv_namespace.title(project, environment)
     with api_errors(Address("r2_bucket", prefix + "*"), "Listing buckets"):
-        names = sorted({n for j in JURISDICTIONS for n in live.buckets(j) if n.startswith(prefix)})
+        names = sorted({n for j in JURISDICTIONS for n in live.buckets(j) if _is_bucket(n, prefix)})
     found = [Deployed(Address("r2_bucket", name)) for name in names]
     with api_errors(Address("kv_namespace", title), "Listing KV namespaces"):
         ids = [i for i, t in live.namespaces().items() if t == title]
         pinned = live.pinned(ids[0]) or frozenset() if ids else frozenset()
     found += [Deployed(Address("kv_namespace", title)) for _ in ids]
-    owner = f"edgespec:{project}/{environment}"
+    owner = owner_tag(project, environment)
     with api_errors(Address("worker", prefix + "*"), "Listing Workers"):
         scripts = account.get("/workers/scripts")["result"]
     for script in sorted(scripts, key=lambda s: str(s["id"])):
         tags = script.get("tags") or []
-        if owner in tags or str(script["id"]).startswith(prefix):
+        anothers = owners_of(tags) and owner not in tags  # shop's names in `eu` begin like those of shop-eu
+        if owner in tags or (str(script["id"]).startswith(prefix) and not anothers):
             found.append(_worker(account, str(script["id"]), prefix, pinned, tagged=owner in tags))
     return tuple(found)
+
+
+def _is_bucket(name: str, prefix: str) -> bool:
+    """PROJECT-ENVIRONMENT-PLACEMENT: shop-eu's buckets begin like those of shop in `eu`, and have a word more."""
+    return name.startswith(prefix) and "-" not in name.removeprefix(prefix)
 
 
 def _worker(account: Account, script: str, prefix: str, pinned: frozenset[str], *, tagged: bool) -> Deployed:

@@ -5,12 +5,12 @@ and hold the nonce of the create that made it."""
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from edgespec.address import Address
 from edgespec.assets import Bundles, Module, module_bytes
-from edgespec.providers.base import AlreadyExistsError, Observed, Progress
+from edgespec.providers.base import AlreadyExistsError, AnothersError, Observed, Progress
 from edgespec.providers.cloudflare.account import Account, api_errors, missing_is_fine, not_found, uncertain
 from edgespec.providers.cloudflare.live import Live
 from edgespec.resources import worker
@@ -18,6 +18,8 @@ from edgespec.state.model import ResourceRecord, Status
 from edgespec.values import Inputs, Outputs, canonical_json, digest
 
 CONFIG: Final = "config.json"
+OWNER: Final = "edgespec:"
+"""What an owner's tag begins with."""
 
 
 class WorkerProvider:
@@ -45,7 +47,17 @@ class WorkerProvider:
     def find(self, address: Address, inputs: Inputs) -> Observed | None:
         script = str(inputs["script"])
         with api_errors(address, "Listing Workers"):
-            return Observed({"script": script}, {"script": script}) if script in self._live.scripts() else None
+            tags = self._live.scripts().get(script)
+        if tags is None:
+            return None
+        self._check_owner(address, script, tags)
+        return Observed({"script": script}, {"script": script})
+
+    def _check_owner(self, address: Address, script: str, tags: frozenset[str]) -> None:
+        """Raise when another project or environment made it: shop's `prod-a` in `eu` is shop-eu's `a` in `prod`."""
+        others = owners_of(tags) - {self._owner.removeprefix(OWNER)}
+        if others and self._owner not in tags:
+            raise AnothersError(address, f"The Worker {script}", ", ".join(sorted(others)))
 
     def _ours(self, tags: frozenset[str], nonce: str) -> bool:
         """What an interrupted create of ours may have left, or a Worker of this environment that it met."""
@@ -55,7 +67,8 @@ class WorkerProvider:
         script = str(inputs["script"])
         with api_errors(address, "Uploading the Worker") as call:
             self._live.forget()
-            if script in self._live.scripts():
+            if (there := self._live.scripts().get(script)) is not None:
+                self._check_owner(address, script, there)
                 raise AlreadyExistsError(address, f"A Worker named {script}")
             self._put(script, inputs, progress, nonce)
             call.begun = True
@@ -172,6 +185,16 @@ class WorkerProvider:
         ]
         files.append((CONFIG, canonical_json(worker.module(inputs)).encode(), "text/plain"))
         return files
+
+
+def owner_tag(project: str, environment: str) -> str:
+    """The tag of a script that says whose it is."""
+    return f"{OWNER}{project}/{environment}"
+
+
+def owners_of(tags: Iterable[str]) -> set[str]:
+    """PROJECT/ENVIRONMENT of those that say that a script is theirs."""
+    return {t.removeprefix(OWNER) for t in tags if t.startswith(OWNER)}
 
 
 def version_tag(inputs: Inputs) -> str:
