@@ -46,6 +46,7 @@ def facts_of(
             facts[spec.name] = SpecFacts(_remembered(found_facts, spec, record), quality)
         except EdgespecError as e:
             found += (_placed(d, session.workspace.nodes[spec.name]) for d in e.diagnostics)
+    session.cache.save()
     if Diagnostics(tuple(found)).has_errors:
         raise EdgespecError(*found)
     return facts, found

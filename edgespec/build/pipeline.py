@@ -14,7 +14,7 @@ from pathlib import Path
 from edgespec.artifact import Manifest
 from edgespec.build import sources
 from edgespec.build.cache import Cache, Entry, InputFile
-from edgespec.build.engines import choose
+from edgespec.build.engines import ONNXRUNTIME, choose
 from edgespec.build.events import BuildEvent, Progress
 from edgespec.build.problems import fail
 from edgespec.build.reasons import why
@@ -71,25 +71,19 @@ class Pipeline:
         """What a build would do, without doing it; `previous` are the inputs of the deployed artifact, for reasons.
 
         A stage counts as cached when it would not run. Raises EdgespecError for inputs that are missing or, where
-        something would have to be built, cannot be right.
+        something would have to be built, cannot be right. Digests of files are remembered once the cache is saved.
         """
         _check_pairing(spec)
         files = sources.find(spec.model.source, self.root, self._cache)
         steps = self._steps(spec, spec.worker.engine)
-        if (
-            files is None
-            or not all(is_known(dict(s.inputs or {})) for s in steps)
-            or UNKNOWN in self._tools(steps).values()
-        ):
-            facts = self._unknown(spec, files)
-            self._cache.save()
-            return facts
-        build = self._prepare(spec, files)
+        known = all(s.inputs is None or is_known(dict(s.inputs)) for s in steps)
+        if files is None or not known or UNKNOWN in self._tools(steps).values():
+            return self._unknown(spec, files, steps)
+        build = self._prepare(spec, files, steps)
         todo = self._plan(build)
         shared = self._shared(build, todo)
         build.todo = _missing(build, frozenset(build.job.entries) | shared)
         self._check(build)
-        self._cache.save()
         stages = tuple(_stage_facts(build, s, shared, previous) for s in build.steps)
         manifest = self._manifest(build.job.entries.get("pack"))
         return BuildFacts(build.inputs, _whole_key(build), stages, manifest, build.reason)
@@ -167,18 +161,22 @@ class Pipeline:
 
     # --- what there is to do
 
-    def _unknown(self, spec: EdgeModel, files: sources.ModelFiles | None) -> BuildFacts:
+    def _unknown(self, spec: EdgeModel, files: sources.ModelFiles | None, steps: tuple[Step, ...]) -> BuildFacts:
         """What is known of a model whose package, or whose tools, are not on this machine."""
-        steps = self._steps(spec, spec.worker.engine)
         inputs = self._inputs(spec, files, steps, UNKNOWN)
         return BuildFacts(inputs, None, tuple(StageFacts(s.name, None, cached=False) for s in steps), None)
 
-    def _prepare(self, spec: EdgeModel, files: sources.ModelFiles) -> Build:
-        steps = self._steps(spec, spec.worker.engine)
+    def _prepare(self, spec: EdgeModel, files: sources.ModelFiles, steps: tuple[Step, ...] | None = None) -> Build:
+        """`steps` are those of the engine that the spec asks for, where they are known already."""
+        steps = steps or self._steps(spec, spec.worker.engine)
         job = Job(spec, files, self._cache, self._progress, steps[0], self.root, fresh=self._fresh)
-        choice = choose(job, self._inputs(spec, files, steps, UNKNOWN))
-        steps = self._steps(spec, choice.name)
-        inputs = self._inputs(spec, files, steps, choice.name)
+        before = self._inputs(spec, files, steps, UNKNOWN)
+        choice = choose(job, before)
+        if (choice.name == ONNXRUNTIME) is (spec.worker.engine == ONNXRUNTIME):  # `auto` was taken for the other
+            inputs: Mapping[str, Value] = {**before, "engine": choice.name}
+        else:
+            steps = self._steps(spec, choice.name)
+            inputs = self._inputs(spec, files, steps, choice.name)
         return Build(job, steps, inputs, keys_of(steps, inputs), choice.reason)
 
     def _steps(self, spec: EdgeModel, engine: str) -> tuple[Step, ...]:

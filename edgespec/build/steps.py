@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 from edgespec.build.cache import InputFile
 from edgespec.build.engines import ONNXRUNTIME
 from edgespec.build.sources import ModelFiles
-from edgespec.build.stages import awq, bnb, distill, export, fetch, finetune, gptq, head, pack, prune, quantize
-from edgespec.build.stages import compile as compile_stage
 from edgespec.build.stages.stage import Stage, Step
 from edgespec.spec.models import EdgeModel
 from edgespec.spec.pipeline import DistillStage
 from edgespec.spec.types import Strict
 from edgespec.values import UNKNOWN, Value
 
-PIPELINE: Final[Mapping[str, Stage]] = {s.name: s for s in (finetune.STAGE, distill.STAGE, prune.STAGE, head.STAGE)}
-"""Stages that users write, by their key in `model.pipeline`."""
-QUANTISERS: Final[Mapping[str, Stage]] = {s.name: s for s in (gptq.STAGE, awq.STAGE, bnb.STAGE)}
-"""Tools that quantise before the export, by `quantization.method`."""
 _FILE_FIELDS: Final = frozenset({"train", "validation", "data", "corpus"})
 
 Path = tuple[str | int, ...]
@@ -36,6 +31,13 @@ class Named:
     field: str
     """In the stage's options: `train`, `vocabulary.corpus`."""
     value: str
+
+
+def stage_of(name: str) -> Stage:
+    """A stage by its name: those that users write by their key in `model.pipeline`, tools that quantise before the
+    export by `quantization.method`. Loaded when a spec has it: a plan does not pay for what no spec uses."""
+    found: Stage = importlib.import_module(f"edgespec.build.stages.{name}").STAGE
+    return found
 
 
 def files_named(spec: EdgeModel) -> Iterator[Named]:
@@ -73,23 +75,23 @@ def steps_of(
     `file` and `model` find what the spec names. `auto`, before it is resolved, is taken for the engine edge.
     """
     made = _Steps(spec, file, model)
-    steps = [Step("fetch", fetch.STAGE, ())]
+    steps = [Step("fetch", stage_of("fetch"), ())]
     last = "fetch"
-    for position, _ in enumerate(spec.model.pipeline):
+    for position, written in enumerate(spec.model.pipeline):
         step = made.of_pipeline(position, last)
-        if step.stage is not head.STAGE:
+        if written.kind != "head":
             steps.append(step)
             last = step.name
     if spec.quantization.by_tool:
         steps.append(made.quantiser(last))
         last = steps[-1].name
-    steps.append(Step("export", export.STAGE, (last,)))
+    steps.append(Step("export", stage_of("export"), (last,)))
     if spec.head is not None:
         steps.append(made.of_pipeline(len(spec.model.pipeline) - 1, last))
-    small = quantize.STAGE if engine == ONNXRUNTIME else compile_stage.STAGE
+    small = stage_of("quantize" if engine == ONNXRUNTIME else "compile")
     steps.append(Step(small.name, small, ("export",) if engine == ONNXRUNTIME else ("export", "head")))
     tokenizer = () if last == "fetch" else (last,)
-    steps.append(Step("pack", pack.STAGE, (small.name, "head", *tokenizer)))
+    steps.append(Step("pack", stage_of("pack"), (small.name, "head", *tokenizer)))
     return tuple(steps)
 
 
@@ -110,11 +112,11 @@ class _Steps:
         parents: tuple[str, ...] = (parent,)
         if stage.kind == "head":
             parents = ("export",) if parent == "fetch" else ("export", parent)
-        return self._step(name, PIPELINE[stage.kind], parents, stage.options, where)
+        return self._step(name, stage_of(stage.kind), parents, stage.options, where)
 
     def quantiser(self, parent: str) -> Step:
         quantization = self._spec.quantization
-        stage = QUANTISERS[quantization.method]
+        stage = stage_of(quantization.method)
         return self._step(stage.name, stage, (parent,), quantization, ("quantization",))
 
     def _step(self, name: str, stage: Stage, parents: tuple[str, ...], options: Strict, where: Path) -> Step:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from edgespec.build.problems import fail
-from edgespec.build.surgery.checkpoint import Checkpoint
+
+if TYPE_CHECKING:  # a plan asks about names, and needs no numpy for that
+    from edgespec.build.surgery.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True, slots=True)

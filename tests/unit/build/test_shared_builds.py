@@ -120,7 +120,6 @@ def test_a_stage_that_gives_something_else_each_time_is_told(
 
     stage: Stage = replace(head.STAGE, run=restless)
     monkeypatch.setattr("edgespec.build.stages.head.STAGE", stage)
-    monkeypatch.setattr("edgespec.build.steps.PIPELINE", {"head": stage})
     events: list[BuildEvent] = []
     cache = Cache(tmp_path / "cache")
     Pipeline(project, cache, events.append).build(spec())
