@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from edgespec.address import Address
 from edgespec.secret import MARK, unsealed
@@ -76,6 +76,12 @@ class ChangeDocument(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
     put: RecordDocument | None = None
     drop: KeyDocument | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.put is None) == (self.drop is None):
+            raise ValueError("exactly one of put and drop")
+        return self
 
 
 class EntryDocument(BaseModel):
