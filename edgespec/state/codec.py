@@ -107,7 +107,7 @@ def unreadable(detail: str) -> EdgespecError:
 
 def first_fault(e: ValidationError) -> str:
     """Where and what, for people; never the value, which may be long."""
-    fault = e.errors(include_url=False, include_input=False, include_context=False)[0]
+    fault = e.errors()[0]
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"])
     return f"at ${place}: {fault['msg'][0].lower()}{fault['msg'][1:]}"
 
