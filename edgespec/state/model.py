@@ -65,17 +65,8 @@ class State:
     def get(self, address: Address) -> ResourceRecord | None:
         return self.records.get(Key(address))
 
-    def deposed(self) -> tuple[Key, ...]:
-        return tuple(sorted(k for k in self.records if k.deposed))
-
     def put(self, record: ResourceRecord, deposed: str = "") -> State:
-        return self._with({**self.records, Key(record.address, deposed): record})
-
-    def drop(self, key: Key) -> State:
-        return self._with({k: r for k, r in self.records.items() if k != key})
-
-    def _with(self, records: Mapping[Key, ResourceRecord]) -> State:
-        return replace(self, records=records)
+        return replace(self, records={**self.records, Key(record.address, deposed): record})
 
     def same_records(self, other: State) -> bool:
         return dict(self.records) == dict(other.records)

@@ -157,7 +157,7 @@ def expected(project: TinyProject) -> dict[str, list[str]]:
     """Object keys that the current state asks for."""
     wanted: dict[str, set[str]] = {}
     for key, record in project.state().records.items():
-        if key.address.type == "weights":
+        if key.address.type in ("weights", "archive"):
             place = f"{record.inputs['jurisdiction']}/{record.inputs['bucket']}"
             wanted.setdefault(place, set()).update(b["sha256"] for b in record.inputs["blobs"])  # type: ignore[union-attr,index,call-overload,misc,arg-type]
     return {place: sorted(found) for place, found in wanted.items()}
@@ -174,7 +174,7 @@ def check_converged(project: TinyProject) -> dict[str, Any]:
         found["versions"][script] = len(tags)  # tags themselves depend on the namespace's generated id
     assert set(found["open"].values()) == {True}
     state = project.state()
-    assert not state.deposed()
+    assert not any(k.deposed for k in state.records)
     assert {r.status.value for r in state.records.values()} == {"ready"}
     return found
 
