@@ -39,19 +39,26 @@ def test_addresses_are_exchanged_and_specs_renamed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("moves", "code", "said"),
+    ("moves", "said"),
     [
-        ({C: A}, "ES307", "worker/c is not in state"),
-        ({A: M}, "ES312", "within its type"),
-        ({A: B}, "ES312", "worker/b is taken"),
-        ({A: C, B: C}, "ES312", "worker/c is taken"),
+        ({C: A}, "ES307: Unknown address: worker/c is not in state. `edgespec state list` shows what is."),
+        ({A: M}, ("ES312: The record cannot be moved: worker/a is of another type than model/m: a record moves only "
+                 "within its type.")),
+        ({A: B}, ("ES312: The record cannot be moved: worker/b is taken. Move or remove that one first: "
+                 "`edgespec state rm worker/b`.")),
+        ({A: C, B: C}, ("ES312: The record cannot be moved: worker/c is taken. Move or remove that one first: "
+                       "`edgespec state rm worker/c`.")),
     ],
-)
-def test_moves_that_cannot_be(moves: dict[Address, Address], code: str, said: str) -> None:
+)  # fmt: skip
+def test_moves_that_cannot_be(moves: dict[Address, Address], said: str) -> None:
     found = move(STATE, moves)
     assert found.value is None
-    assert [d.code for d in found.diagnostics] == [code]
-    assert said in str(next(iter(found.diagnostics)))
+    assert [str(d) for d in found.diagnostics] == [f"error {said}"]
+
+
+def test_every_move_that_cannot_be_is_named() -> None:
+    found = move(STATE, {C: A, A: M, B: C})
+    assert found.value is None and [d.code for d in found.diagnostics] == ["ES307", "ES312"]
 
 
 def test_removing_takes_deposed_ones_too() -> None:
@@ -66,15 +73,32 @@ def test_what_may_be_pushed() -> None:
     assert replacement(STATE, replace(edited, serial=9), force=False).value == replace(edited, serial=9)
 
 
-@pytest.mark.parametrize("change", [{"lineage": "other"}, {"serial": 6}])
-def test_what_is_pushed_only_by_force(change: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"lineage": "other"},
+         "It is of another history (lineage other; the one in use has l): what was deployed since would be forgotten."),
+        ({"serial": 6},
+         "It is older: serial 6; the one in use is at 7, and what was deployed since would be forgotten."),
+    ],
+)  # fmt: skip
+def test_what_is_pushed_only_by_force(change: dict[str, object], said: str) -> None:
     given = replace(STATE, **change)  # type: ignore[arg-type]
     refused = replacement(STATE, given, force=False)
-    assert refused.value is None and [d.code for d in refused.diagnostics] == ["ES313"]
+    assert refused.value is None and [str(d) for d in refused.diagnostics] == [
+        f"error ES313: The state is not replaced: {said} `--force` replaces it all the same."
+    ]
     assert replacement(STATE, given, force=True).value == replace(given, serial=7)  # serials never go back
 
 
-@pytest.mark.parametrize("change", [{"project": "other"}, {"environment": "other"}])
-def test_anothers_state_is_never_pushed(change: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("change", "whose"), [({"project": "other"}, "other in local"), ({"environment": "other"}, "shop in other")]
+)
+def test_anothers_state_is_never_pushed(change: dict[str, str], whose: str) -> None:
     refused = replacement(STATE, replace(STATE, **change), force=True)  # type: ignore[arg-type]
-    assert [d.code for d in refused.diagnostics] == ["ES305"]
+    assert [str(d) for d in refused.diagnostics] == [
+        (
+            f"error ES305: The state is another's: It belongs to {whose}, not to shop in local. A state is never given to "
+            "another environment."
+        )
+    ]
