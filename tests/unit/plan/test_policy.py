@@ -97,6 +97,7 @@ def test_what_is_false_says_nothing() -> None:
         ('change.labels.team == "x"', 'there is no "team"; ask for it by `has(...)` or `in` first'),
         ("1 / plan.create > 0", "divide by zero"),
         ("spec.metadata", "it gives a map, and not true or false"),
+        ("change.before.script", "it gives a string, and not true or false"),
         ('change.name.matches("(")', "invalid regular expression: missing ): ("),
         ('change.before.script > 3', "no matching overloads"),
     ],
@@ -136,6 +137,40 @@ def test_measurements_and_costs() -> None:
     ]  # fmt: skip
 
 
+def test_what_a_whole_plan_comes_to() -> None:
+    world = World()
+    store = MemoryStore(world)
+    absent = facts(plan(world, store, [ALPHA]), ALPHA)
+    assert {c.action.value for c in absent.plan.changes} == {"create"} and len(absent.plan.changes) == 6
+    (counted, unknown) = say(absent, "plan.changes == 6 && plan.create == 6", "plan.upload_bytes > 0")
+    assert not counted.failure and "`plan.upload_bytes` is not known here" in unknown.failure  # before the build
+    apply(world, store, [ALPHA])
+    moved = spec("alpha", cache={"weights": {"kv": {"pin": ["tokenizer"]}}})
+    built = facts(plan(world, store, [moved]), moved, costs=Costs(Estimate(2.0), Estimate(3.0)))
+    assert [(v.policy, v.failure) for v in say(built, "plan.upload_bytes > 0", "cost.before == 2.0 && plan.changes > 0",
+                                               "cost.after == 3.0 && plan.changes < 3")] == [
+        ("p0", ""), ("p1", ""), ("p2", ""),
+    ]  # fmt: skip
+
+
+def test_a_policy_that_says_nothing_here_hides_none_after_it() -> None:
+    made = facts(removed(), BETA)
+    quiet = Policy(name="elsewhere", when="plan.delete > 0", environments=("production",), deny="No.")
+    broken = Policy.model_construct(name="broken", when="plan.delete >", environments=(), deny="No.", warn=None)
+    last = Policy(name="last", when="plan.delete > 0", deny="No.")
+    (node,) = parse(Source("edgespec.yaml", "policies: [{when: a}, {when: b}, {when: c}]\n")).value or []
+    assert [v.policy for v in policy.evaluate([quiet, broken, last], made, node)] == ["last"]
+
+
+def test_what_nobody_owns_has_no_labels_and_no_spec() -> None:
+    made = removed()
+    orphan = next(c for c in made.changes if c.address.type == "kv_namespace")
+    alone = facts(replace(made, changes=(replace(orphan, owners=()),)), BETA)
+    when = 'size(change.labels) == 0 && cost.model_after == 0.0 && !has(spec.metadata) && change.type != ""'
+    (verdict,) = say(alone, when)
+    assert (verdict.about, verdict.failure) == (("kv_namespace/shop-local-weights",), "")
+
+
 def test_environments_and_places() -> None:
     made = facts(removed(), BETA)
     assert say(made, "plan.delete > 0", environments=("production",)) == []
@@ -146,10 +181,11 @@ def test_environments_and_places() -> None:
 
 
 def test_many_changes_are_counted() -> None:
-    about = tuple(f"worker/w{i}" for i in range(20))
-    verdict = Verdict("p", True, "No.", about, "", SourceRange("edgespec.yaml", 1, 1))
-    (found,) = policy.diagnostics([verdict])
-    assert found.detail.endswith("worker/w7 and 12 more)") and found.code == "ES230"
+    for count, end in ((20, "worker/w7 and 12 more)"), (9, "worker/w7 and 1 more)"), (8, "worker/w6, worker/w7)")):
+        about = tuple(f"worker/w{i}" for i in range(count))
+        verdict = Verdict("p", True, "No.", about, "", SourceRange("edgespec.yaml", 1, 1))
+        (found,) = policy.diagnostics([verdict])
+        assert found.detail.endswith(end) and found.code == "ES230"
 
 
 # --- the plan's JSON, as OPA and conftest see it ---------------------------------------------------------------------
