@@ -98,7 +98,7 @@ def test_anothers_state_is_never_pushed(change: dict[str, str], whose: str) -> N
     refused = replacement(STATE, replace(STATE, **change), force=True)  # type: ignore[arg-type]
     assert [str(d) for d in refused.diagnostics] == [
         (
-            f"error ES305: The state is another's: It belongs to {whose}, not to shop in local. A state is never given to "
-            "another environment."
+            f"error ES305: The state is another's: It belongs to {whose}, not to shop in local. A state is never "
+            "given to another environment."
         )
     ]
