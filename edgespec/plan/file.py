@@ -18,6 +18,7 @@ from edgespec.plan.explain import explain
 from edgespec.plan.judged import costs_document, policies_document
 from edgespec.plan.model import Action, Change, Drift, Plan, Request
 from edgespec.plan.policy import Verdict
+from edgespec.plan.refined import other_builds, says_the_same
 from edgespec.plan.work import Work, total, work_of
 from edgespec.resources.base import FieldChange
 from edgespec.resources.compile import TYPES
@@ -105,12 +106,18 @@ def check_base(saved: Mapping[str, Any], *, project: str, environment: str, spec
 
 
 def check_same(saved: Mapping[str, Any], current: Mapping[str, Any]) -> None:
-    """Raise unless `current`, made just now, is what the saved plan says; before any side effect."""
+    """Raise unless `current`, made just now, is what the saved plan says; before any side effect. More may be known
+    now: see `refined`."""
     if saved["digest"] == current["digest"]:
         return
-    for part, what in (("live", "what is live changed"), ("artifacts", "what is in the build cache changed")):
-        if changed := _differing(saved[part], current[part]):
-            raise stale(f"{what}: {changed}")
+    if changed := sorted(
+        n for n in {*saved["live"], *current["live"]} if saved["live"].get(n) != current["live"].get(n)
+    ):
+        raise stale(f"what is live changed: {_named(changed)}")
+    if others := other_builds(saved, current):
+        raise stale(f"what is in the build cache changed: {_named(others)}")
+    if says_the_same(saved, current):
+        return
     if saved["fits"] != current["fits"]:
         raise stale("the measurements of a model changed")
     if saved["policies"] != current["policies"]:
@@ -125,8 +132,7 @@ def stale(why: str) -> EdgespecError:
     return EdgespecError(error("ES202", "The plan is stale", detail))
 
 
-def _differing(saved: Mapping[str, Any], current: Mapping[str, Any]) -> str:
-    names = sorted(n for n in {*saved, *current} if saved.get(n) != current.get(n))
+def _named(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
 

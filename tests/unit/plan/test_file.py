@@ -108,9 +108,51 @@ def test_it_says_which_live_object_and_which_artifact_changed() -> None:
     world.scripts["shop-local-alpha"].public = True
     wanted = [spec("alpha", model={"source": "./models/two"})]
     saved = document(plan(world, store, wanted))
+    changed = "what is in the build cache changed: model/alpha"
+    saved["artifacts"]["model/alpha"]["key"] = "0" * 64
+    assert changed in refusal(resealed(saved), document(plan(world, store, wanted)))
+
+
+def test_what_was_built_meanwhile_was_agreed_to() -> None:
+    """A plan is reviewed on one machine and applied on another, whose build cache is another. `known after build` may
+    be known there; what was known must be the same, and with it nothing else may differ."""
+    world = World()
+    store = MemoryStore(world)
+    apply(world, store, [spec("alpha"), spec("beta")])
+    cached = dict(world.cache)
+    wanted = [spec("alpha", model={"source": "./models/two"}), spec("beta")]
+    world.cache.clear()  # a reviewer's, who has built nothing, not even what is deployed
+    reviewed = document(plan(world, store, wanted))
+    world.cache |= cached
+    assert refusal(reviewed, document(plan(world, store, wanted))) == ""
     known = facts(world, wanted[0]).build
     world.cache[str(known.key)] = build(world, known.inputs)
-    assert "what is in the build cache changed: model/alpha" in refusal(saved, document(plan(world, store, wanted)))
+    built = document(plan(world, store, wanted))
+    assert built["digest"] != reviewed["digest"] and refusal(reviewed, built) == ""
+    assert "what is in the build cache changed: model/alpha" in refusal(built, reviewed)  # it was known by its digest
+    another = copy.deepcopy(built)
+    another["artifacts"]["model/alpha"]["artifact"] = "0" * 64
+    assert "what is in the build cache changed: model/alpha" in refusal(built, resealed(another))
+    for edit in (
+        lambda d: d["changes"].pop(),
+        lambda d: d["changes"][0].update(action="delete"),
+        lambda d: d["changes"][0].update(protected=True),
+        lambda d: d["steps"].pop(),
+        lambda d: d["protections"].update({"worker/alpha": True}),
+        lambda d: change_of(d, "weights")["after"].update(bucket="another"),
+        lambda d: change_of(d, "weights")["after"].update(more=1),
+        lambda d: change_of(d, "weights")["fields"].pop(),
+        lambda d: change_of(d, "deployment")["fields"][0].update(source="worker/beta.version_id"),
+        lambda d: change_of(d, "model")["fields"][0].update(after="./models/three"),
+    ):
+        other = copy.deepcopy(built)
+        edit(other)
+        assert "what there is to do changed" in refusal(reviewed, resealed(other))
+
+
+def change_of(found: dict[str, Any], kind: str) -> dict[str, Any]:
+    (change,) = [c for c in found["changes"] if c["type"] == kind]
+    return change
 
 
 def test_a_plan_is_carried_out_once() -> None:
