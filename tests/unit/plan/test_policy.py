@@ -132,8 +132,8 @@ def test_measurements_and_costs() -> None:
         "cost.model_after > 7.0 && cost.model_before == 0.0",
         'cost.model_after > 7.0 && spec.metadata.labels.team == "support"',
     ]
-    assert [(v.policy, v.about) for v in say(given, *true)] == [
-        ("p0", ("alpha",)), ("p1", ()), ("p2", ("alpha",)), ("p3", ("alpha",)),
+    assert [(v.policy, v.about, v.failure) for v in say(given, *true)] == [
+        ("p0", ("alpha",), ""), ("p1", (), ""), ("p2", ("alpha",), ""), ("p3", ("alpha",), ""),
     ]  # fmt: skip
 
 
