@@ -33,6 +33,7 @@ from edgespec.releases import Artifacts
 from edgespec.resources import model
 from edgespec.resources.compile import compile_specs
 from edgespec.review import Review, review
+from edgespec.selection import narrowed
 from edgespec.session import Session, connect, held_store, open_session, stored
 from edgespec.spec.models import EdgeModel, Project
 from edgespec.spec.releases import path_of
@@ -92,9 +93,12 @@ class Planned:
         self.account.close()
 
 
-def validate(root: Path, environment: str | None, environ: Mapping[str, str]) -> tuple[Session, Diagnostics]:
+def validate(
+    root: Path, environment: str | None, environ: Mapping[str, str], *, selector: str | None = None
+) -> tuple[Session, Diagnostics]:
     """Read and check everything that can be checked offline: documents, limits, data files, model folders. Without an
-    environment, the specs as each environment with overlays has them."""
+    environment, the specs as each environment with overlays has them. With a selector, the files of those specs alone:
+    the documents are checked as a whole."""
     reader = reader_of(root)
     session: Session | None = None
     found: list[Diagnostic] = []
@@ -104,7 +108,9 @@ def validate(root: Path, environment: str | None, environ: Mapping[str, str]) ->
             view = open_session(root, name, environ, lambda _: None, any_environment=environment is None, reader=reader)
             view = replace(view, remote=None)
             found += view.workspace.warnings
-            fresh = [s for s in view.workspace.specs if s not in checked.setdefault(s.name, [])]
+            picked = frozenset(narrowed(view.workspace, (), selector))
+            mine = [s for s in view.workspace.specs if not picked or s.name in picked]
+            fresh = [s for s in mine if s not in checked.setdefault(s.name, [])]
             for spec in fresh:
                 checked[spec.name].append(spec)
             found += facts_of(view, None, fresh)[1]

@@ -89,6 +89,16 @@ def test_drift_and_builds_of_some_labels(run: Run, world: World) -> None:
     assert run("build", "-l", "team", "alhpa").err.startswith("error: Unknown name [ES139]")
 
 
+def test_validate_reads_the_files_of_some_labels(run: Run, project: Path) -> None:
+    assert run("validate", "-l", "team=find").out == "shop: 1 spec is valid.\n"
+    data = "quality: {data: nowhere.jsonl, metrics: {spearman: {min: 0.1}}}\n"
+    (project / "specs" / "alpha.yaml").write_text(SPEC + data)
+    assert run("validate", "-l", "team=find").code == 0
+    assert "nowhere.jsonl" in run("validate", "-l", "!team").err and "nowhere.jsonl" in run("validate").err
+    nothing = run("validate", "-l", "team=nobody")
+    assert nothing.code == 1 and nothing.err.count("ES185") == 2  # nobody in local, nobody in staging
+
+
 @pytest.mark.parametrize(
     "options",
     [
