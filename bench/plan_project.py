@@ -10,12 +10,19 @@ reads over those answers, the planner, the review, the text.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from edgespec.providers.cloudflare.live import Live
+    from edgespec.session import Session
+    from edgespec.state.model import Key, ResourceRecord
 
 SPEC: Final = """\
 apiVersion: edgespec/v1
@@ -51,7 +58,23 @@ def specs_of(resources: int) -> int:
 def make(folder: Path, resources: int) -> int:
     """Returns how many resources there are."""
     sys.path.insert(0, str(Path(__file__).parents[1]))
-    from edgespec import graph, operations
+    from edgespec.session import open_session
+    from tests.tiny import write_tiny_bert
+
+    (folder / "specs").mkdir(parents=True)
+    (folder / "edgespec.yaml").write_text(PROJECT)
+    for number in range(specs_of(resources)):
+        (folder / "specs" / f"model-{number}.yaml").write_text(SPEC.format(number=number))
+    write_tiny_bert(folder / "models" / "tiny")
+    made = deployed(open_session(folder, None, os.environ, lambda _: None))
+    (folder / "account.json").write_text(json.dumps(account(made)))
+    return len(made)
+
+
+def deployed(session: Session) -> dict[Key, ResourceRecord]:
+    """Everything that the specs ask for as an apply would leave it, in the session's state; one model is built for all
+    that are alike."""
+    from edgespec import graph
     from edgespec.assets import bundles
     from edgespec.build.pipeline import Pipeline
     from edgespec.facts import facts_of
@@ -60,18 +83,12 @@ def make(folder: Path, resources: int) -> int:
     from edgespec.state.codec import encode
     from edgespec.state.model import Key, ResourceRecord, State
     from edgespec.values import Value
-    from tests.tiny import write_tiny_bert
 
-    (folder / "specs").mkdir(parents=True)
-    (folder / "edgespec.yaml").write_text(PROJECT)
-    for number in range(specs_of(resources)):
-        (folder / "specs" / f"model-{number}.yaml").write_text(SPEC.format(number=number))
-    write_tiny_bert(folder / "models" / "tiny")
-    session = operations.open_session(folder, None, os.environ, lambda _: None)
     workspace = session.workspace
-    Pipeline(folder, session.cache, lambda _: None).build(workspace.specs[0])
+    Pipeline(workspace.root, session.cache, lambda _: None).build(workspace.specs[0])
     facts, _ = facts_of(session, None)
-    desired = compile_specs("speed", "local", workspace.specs, facts, bundles().facts)
+    project, environment = workspace.project.name, workspace.environment
+    desired = compile_specs(project, environment, workspace.specs, facts, bundles().facts)
     made: dict[Key, ResourceRecord] = {}
 
     def output(ref: Ref) -> Value:
@@ -80,26 +97,26 @@ def make(folder: Path, resources: int) -> int:
     for address in graph.order({a: r.needs for a, r in desired.resources.items()}).unwrap():
         resource = desired.resources[address]
         inputs = resource.resolve(output)
-        outputs = {**_outputs(address.type, address.name), **resource.type.known_outputs(inputs), **resource.outputs}
-        made[Key(address)] = ResourceRecord(address, inputs, outputs, resource.needs, resource.owners)
+        known = {**_outputs(address.type, address.name, environment), **resource.type.known_outputs(inputs)}
+        record = ResourceRecord(address, inputs, {**known, **resource.outputs}, resource.needs, resource.owners)
+        made[Key(address)] = record
     path = workspace.state_path
-    path.parent.mkdir(parents=True)
-    path.write_text(encode(State("lineage", "speed", "local", 1, made)))
-    (folder / "account.json").write_text(json.dumps(_account(made)))
-    return len(made)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(encode(State("lineage", project, environment, 1, made)))
+    return made
 
 
-def _outputs(type_: str, name: str) -> dict[str, Any]:
+def _outputs(type_: str, name: str, environment: str) -> dict[str, Any]:
     """What only a call can tell."""
     made: dict[str, dict[str, Any]] = {
-        "kv_namespace": {"id": "0123456789abcdef0123456789abcdef"},
+        "kv_namespace": {"id": hashlib.md5(environment.encode(), usedforsecurity=False).hexdigest()},
         "worker": {"version_id": f"version-of-{name}"},
         "deployment": {"url": f"http://127.0.0.1/w/{name}/", "metrics": {}},
     }
     return made.get(type_, {})
 
 
-def _account(made: Mapping[Any, Any]) -> dict[str, Any]:
+def account(made: Mapping[Any, Any]) -> dict[str, Any]:
     """What list calls answer once all of it is deployed."""
     from edgespec.artifact import Manifest
 
@@ -121,38 +138,14 @@ def _account(made: Mapping[Any, Any]) -> dict[str, Any]:
     return found
 
 
-def plan(folder: Path) -> None:
-    """`edgespec plan`, with list calls answered from memory."""
+def plan(folder: Path, *options: str, latency: float = 0.0) -> None:
+    """`edgespec plan`, with what calls answer read from memory, each after `latency` seconds."""
     answers: dict[str, Any] = json.loads((folder / "account.json").read_text())
     from edgespec import operations
     from edgespec.cli.main import main
     from edgespec.providers.cloudflare.account import Account, Endpoints
-    from edgespec.providers.cloudflare.live import Live
     from edgespec.providers.cloudflare.worker import WorkerProvider
     from edgespec.secret import Secret
-
-    class Answers(Live):
-        def _list_buckets(self, jurisdiction: str) -> frozenset[str]:
-            return frozenset(answers["buckets"])
-
-        def _list_objects(self, bucket: str, jurisdiction: str) -> dict[str, int] | None:
-            found: dict[str, int] | None = answers["objects"].get(bucket)
-            return found
-
-        def _list_namespaces(self) -> dict[str, str]:
-            return dict(answers["namespaces"])
-
-        def _list_pinned(self, namespace: str) -> frozenset[str] | None:
-            return frozenset(answers["pinned"])
-
-        def _list_scripts(self) -> dict[str, frozenset[str]]:
-            return {script: frozenset({"edgespec"}) for script in answers["versions"]}
-
-        def _read_deployment(self, script: str) -> dict[str, float] | None:
-            return {answers["versions"][script]: 100.0}
-
-        def _read_subdomain(self, script: str) -> bool | None:
-            return True
 
     def is_there(self: WorkerProvider, script: str, version: str) -> bool:
         return bool(answers["versions"][script] == version)
@@ -161,11 +154,47 @@ def plan(folder: Path) -> None:
         return Account(Endpoints("0" * 32, "http://127.0.0.1:9/client/v4", Secret("TOKEN", "none")))
 
     for owner, name, instead in (
-        (WorkerProvider, "_is_there", is_there), (operations, "Live", Answers), (operations, "connect", connect),
-    ):  # fmt: skip
+        (WorkerProvider, "_is_there", is_there),
+        (operations, "Live", _answering(answers, latency)),
+        (operations, "connect", connect),
+    ):
         setattr(owner, name, instead)
-    sys.argv = ["edgespec", "-C", str(folder), "plan"]
+    sys.argv = ["edgespec", "-C", str(folder), "plan", *options]
     main()
+
+
+def _answering(answers: dict[str, Any], latency: float) -> type[Live]:
+    from edgespec.providers.cloudflare.live import Live
+
+    def after(found: Any) -> Any:
+        if latency:
+            time.sleep(latency)
+        return found
+
+    class Answers(Live):
+        def _list_buckets(self, jurisdiction: str) -> frozenset[str]:
+            return frozenset(after(answers["buckets"]))
+
+        def _list_objects(self, bucket: str, jurisdiction: str) -> dict[str, int] | None:
+            found: dict[str, int] | None = after(answers["objects"].get(bucket))
+            return found
+
+        def _list_namespaces(self) -> dict[str, str]:
+            return dict(after(answers["namespaces"]))
+
+        def _list_pinned(self, namespace: str) -> frozenset[str] | None:
+            return frozenset(after(answers["pinned"]))
+
+        def _list_scripts(self) -> dict[str, frozenset[str]]:
+            return {script: frozenset({"edgespec"}) for script in after(answers["versions"])}
+
+        def _read_deployment(self, script: str) -> dict[str, float] | None:
+            return {after(answers["versions"][script]): 100.0}
+
+        def _read_subdomain(self, script: str) -> bool | None:
+            return bool(after(True))
+
+    return Answers
 
 
 if __name__ == "__main__":
@@ -173,4 +202,4 @@ if __name__ == "__main__":
     if command == "make":
         print(make(Path(where), int(rest[0])))
     else:
-        plan(Path(where))
+        plan(Path(where), *rest)
