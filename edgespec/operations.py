@@ -18,6 +18,7 @@ from edgespec.apply import PARALLELISM
 from edgespec.apply.refresh import refresh
 from edgespec.diagnostics import Diagnostic, Diagnostics, EdgespecError, RefusedError, error
 from edgespec.facts import facts_of
+from edgespec.plan.archives import with_archives
 from edgespec.plan.budget import Fit
 from edgespec.plan.model import Action, Contents, Plan, Request
 from edgespec.plan.moves import renamed
@@ -29,6 +30,7 @@ from edgespec.providers.cloudflare.account import Account
 from edgespec.providers.cloudflare.contents import TYPES as HOLDERS
 from edgespec.providers.cloudflare.contents import contents
 from edgespec.providers.cloudflare.live import Live
+from edgespec.providers.cloudflare.workers_list import known_deployments
 from edgespec.releases import Artifacts
 from edgespec.resources import model
 from edgespec.resources.compile import compile_specs
@@ -39,7 +41,7 @@ from edgespec.spec.models import EdgeModel, Project
 from edgespec.spec.releases import path_of
 from edgespec.spec.validate import place
 from edgespec.state.model import Key, State
-from edgespec.wiring import providers_of
+from edgespec.wiring import provenance_of, providers_of
 from edgespec.workspace import Workspace, default_environment, reader_of
 
 if TYPE_CHECKING:
@@ -166,9 +168,10 @@ def plan(
     with contextlib.ExitStack() as on_failure:
         account = connect(session)
         on_failure.callback(account.close)
-        live = Live(account)
+        live = Live(account, known_deployments(moved.state))
         providers = providers_of(session, account, live, bundles, artifacts)
         refreshed = refresh(moved.state, desired, providers)
+        desired = with_archives(desired, refreshed.state, workspace.target.keep)
         made = make_plan(
             desired,
             moved.state,
@@ -181,7 +184,8 @@ def plan(
         unreleased = () if request.destroy else workspace.unreleased
         made = replace(made, builds=builds, contents=_contents(made, account), unreleased=unreleased)
         on_failure.pop_all()
-    judged = review(workspace, made, chosen, facts, bundles.facts)
+    provenance = provenance_of(session, account, refreshed.state, facts, artifacts)
+    judged = review(workspace, made, chosen, facts, bundles.facts, provenance)
     found = workspace.warnings + warnings + judged.warnings + warnings_of(made)
     protected = workspace.environment if workspace.target.protect else None
     refused = Diagnostics(check_safe(made, protected_environment=protected))

@@ -28,11 +28,13 @@ from edgespec.apply.applier import THREAD
 from edgespec.apply.applier import apply as run_steps
 from edgespec.apply.refresh import refresh
 from edgespec.artifact import Chunk, FileEntry, Manifest, ModelInfo
+from edgespec.plan.archives import with_archives
 from edgespec.plan.events import ApplyResult, Event
 from edgespec.plan.model import Action, Contents, Plan, Request
 from edgespec.plan.moves import renamed
 from edgespec.plan.planner import make_plan
 from edgespec.providers.base import AlreadyExistsError, Observed, Progress, Provider, ProviderError
+from edgespec.providers.cloudflare.archive import kept
 from edgespec.resources import model as model_type
 from edgespec.resources.compile import compile_specs
 from edgespec.resources.facts import BuildFacts, BundleFacts, SpecFacts, StageFacts
@@ -89,6 +91,12 @@ class World:
     absent: set[str] = field(default_factory=set)
     """Sources that are not on this machine until a build fetches them."""
     tools: str = "1.0"
+    made: dict[str, Manifest] = field(default_factory=dict)
+    """Every artifact that was ever built, by digest, in order: as if a release named each."""
+    released: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """Spec -> the artifact that is deployed as it is, and the number of its release."""
+    keep: int = 2
+    """Artifacts that stay after they served."""
     fail: set[str] = field(default_factory=set)
     effects: list[str] = field(default_factory=list)
     faults: dict[int, Fault] = field(default_factory=dict)
@@ -221,6 +229,10 @@ def build_inputs(world: World, spec: EdgeModel) -> dict[str, Any]:
 
 
 def facts(world: World, spec: EdgeModel) -> SpecFacts:
+    if spec.name in world.released:
+        artifact, number = world.released[spec.name]
+        gate = sha256_hex(b"quality") if spec.quality else None
+        return SpecFacts(model_type.pinned(world.made[artifact], number), gate)
     inputs = build_inputs(world, spec)
     known = not isinstance(inputs["source_digest"], Unknown)
     key = digest(inputs) if known else None
@@ -247,6 +259,8 @@ class Models:
 
     def create(self, address: Address, inputs: Inputs, progress: Progress, nonce: str = "") -> Outputs:
         self.world.refuse("create", address)
+        if model_type.is_pinned(inputs):
+            return model_type.outputs(self.world.made[str(inputs["artifact"])])
         source = str(inputs["source"])
         self.world.absent.discard(source)
         digest_now = self.world.sources.get(source, sha256_hex(source.encode()))
@@ -254,6 +268,7 @@ class Models:
         manifest = build(self.world, inputs)
         with self.world.change("build", address):
             self.world.cache[digest(dict(inputs))] = manifest
+            self.world.made[manifest.digest] = manifest
         return {**model_type.outputs(manifest), "source_digest": inputs["source_digest"]}
 
     def update(self, record: ResourceRecord, inputs: Inputs, progress: Progress) -> Outputs:
@@ -347,6 +362,21 @@ class Weights:
             if bucket is not None and sha in bucket:
                 with self.world.change("remove", record.address, first=False):
                     del bucket[sha]
+
+
+@dataclass
+class Archives(Weights):
+    """Nothing is made; what nobody names any more is removed as with weights."""
+
+    def read(self, record: ResourceRecord) -> Observed | None:
+        return kept(record.inputs, self._bucket(record.inputs) or {})
+
+    def create(self, address: Address, inputs: Inputs, progress: Progress, nonce: str = "") -> Outputs:
+        self.world.refuse("create", address)
+        return {}
+
+    def update(self, record: ResourceRecord, inputs: Inputs, progress: Progress) -> Outputs:
+        return {}
 
 
 @dataclass
@@ -531,6 +561,7 @@ def providers(world: World) -> dict[str, Provider]:
         "model": Models(world),
         "r2_bucket": Buckets(world),
         "weights": Weights(world),
+        "archive": Archives(world),
         "kv_namespace": Namespaces(world),
         "kv_pins": Pins(world),
         "worker": Workers(world),
@@ -605,6 +636,7 @@ def plan(
     desired = compile_specs(PROJECT, ENVIRONMENT, sorted(kept, key=lambda s: s.name), known, BUNDLE)
     moved = renamed(store.load(), specs, asked).unwrap()
     refreshed = refresh(moved.state, desired, providers(world))
+    desired = with_archives(desired, refreshed.state, world.keep)
     made = make_plan(desired, moved.state, refreshed, spec_digest="0" * 64, request=asked, moved=moved.moves).unwrap()
     builds = {Address("model", n): f.build for n, f in known.items()}
     return replace(made, builds=builds, contents=contents(world, made))

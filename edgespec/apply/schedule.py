@@ -3,8 +3,9 @@
 Steps start in the plan's order as far as their needs allow, so that one at a time is exactly the plan's order. Some
 types have limits of their own: models are built one at a time, since a build may take most of a machine; and a delete
 of a type whose records may name the same content (weights, pinned chunks, versions of one script) runs alone among its
-type. It keeps what other records name, and a create takes what it finds: at the same time, each could rely on what the
-other is taking away, and two deletes could each leave the same object to the other.
+type, and among those that may name the same objects. It keeps what other records name, and a create takes what it
+finds: at the same time, each could rely on what the other is taking away, and two deletes could each leave the same
+object to the other.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Final
 
 from edgespec.plan.events import Outcome
 from edgespec.plan.model import Step, StepId, StepKind
+from edgespec.resources.base import family
 
 LIMITS: Final[Mapping[str, int]] = {"model": 1}
 """Steps of a type at once."""
@@ -55,13 +57,13 @@ class Schedule:
             index, type_ = min(free)
             heapq.heappop(self._waiting[type_])
             step = self._steps[index]
-            self._running.setdefault(type_, set()).add(step)
+            self._running.setdefault(family(type_), set()).add(step)
             self._count += 1
             yield step
 
     def finished(self, step: StepId, outcome: Outcome) -> tuple[StepId, ...]:
         """What is skipped since this step did not end well: all that needs it, in the plan's order."""
-        self._running[step.key.address.type].discard(step)
+        self._running[family(step.key.address.type)].discard(step)
         self._count -= 1
         if outcome in _BAD:
             return self._skip(step)
@@ -86,7 +88,7 @@ class Schedule:
         heapq.heappush(self._waiting.setdefault(step.key.address.type, []), self._index[step])
 
     def _has_room(self, type_: str) -> bool:
-        running = self._running.get(type_)
+        running = self._running.get(family(type_))
         if not running:
             return True
         if len(running) >= LIMITS.get(type_, self._parallelism):

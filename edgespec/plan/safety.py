@@ -25,6 +25,7 @@ def destroyed(plan: Plan) -> tuple[Change, ...]:
         c
         for c in plan.changes
         if not c.key.deposed
+        and not TYPES[c.address.type].spare
         and (c.action is Action.DELETE or (c.action is Action.REPLACE and not TYPES[c.address.type].content))
     )
 

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias, TypeGuard
 
 from edgespec.artifact import Manifest
 from edgespec.plan.model import Action, Change, Plan
+from edgespec.resources.base import family
 from edgespec.state.model import Key
 from edgespec.values import Inputs, canonical_json, is_known
 
@@ -75,23 +76,31 @@ def _version(change: Change, plan: Plan) -> Work:
 
 # --- what is stored by content ---------------------------------------------------------------------------------------
 
-_PLACES: Final[Mapping[str, tuple[str, ...]]] = {"weights": ("bucket", "jurisdiction"), "kv_pins": ("namespace_id",)}
+_PLACES: Final[Mapping[str, tuple[str, ...]]] = {
+    "weights": ("bucket", "jurisdiction"),
+    "archive": ("bucket", "jurisdiction"),
+    "kv_pins": ("namespace_id",),
+}
 """The inputs that name where the objects are."""
-_CONTENT: Final[Mapping[str, tuple[str, ...]]] = {"weights": ("blobs",), "kv_pins": ("manifest", "files")}
+_CONTENT: Final[Mapping[str, tuple[str, ...]]] = {
+    "weights": ("blobs",),
+    "archive": ("blobs",),
+    "kv_pins": ("manifest", "files"),
+}
 _Place: TypeAlias = tuple[object, ...]
 
 
 def objects(type_: str, inputs: Inputs) -> dict[str, int]:
     """SHA-256 -> bytes of what a resource stores."""
     data: Any = inputs
-    if type_ == "weights":
+    if type_ in ("weights", "archive"):
         return {b["sha256"]: b["size"] for b in data["blobs"]}
     manifest = Manifest.from_json(data["manifest"])
     return {c.sha256: c.size for name in data["files"] if name in manifest.files for c in manifest.files[name].chunks}
 
 
 def place_of(type_: str, inputs: Inputs) -> _Place:
-    return (type_, *(inputs.get(name) for name in _PLACES[type_]))
+    return (family(type_), *(inputs.get(name) for name in _PLACES[type_]))
 
 
 class _Held:
@@ -103,7 +112,12 @@ class _Held:
         self._wanted: dict[_Place, set[str]] = {}
         self._claimed: set[tuple[_Place, str]] = set()
         self._sent: set[tuple[_Place, str]] = set()
+        self._archived: dict[tuple[str, _Place], set[str]] = {}
+        """Of each shard, by its weights' name: what its archive has goes only after new weights have taken from it."""
         for key, record in plan.refreshed.records.items():
+            if key.address.type == "archive":
+                mine = (key.address.name, place_of("archive", record.inputs))
+                self._archived.setdefault(mine, set()).update(objects("archive", record.inputs))
             if key.address.type in _PLACES and key not in leaving:
                 place = place_of(key.address.type, record.inputs)
                 self._staying.setdefault(place, set()).update(objects(key.address.type, record.inputs))
@@ -122,7 +136,7 @@ class _Held:
         place = place_of(type_, after)
         there: set[str] = set()
         if change.action is not Action.UPDATE:  # else some of its own are missing: which, only the call can tell
-            there |= self._staying.get(place, set())
+            there |= self._staying.get(place, set()) | self._archived.get((change.address.name, place), set())
             if change.action is Action.REPLACE and change.before is not None:
                 there |= set(objects(type_, change.before)) if place_of(type_, change.before) == place else set()
         missing = {s: n for s, n in objects(type_, after).items() if s not in there and (place, s) not in self._sent}
@@ -146,9 +160,11 @@ def _content_known(inputs: Inputs | None, type_: str) -> TypeGuard[Inputs]:
 
 
 def _content(change: Change, held: _Held) -> Work:
-    sent = held.sent(change) if change.action in _UPS else []
+    sent = held.sent(change) if change.action in _UPS and change.address.type != "archive" else []
     upload, writes = (None, None) if sent is None else (sum(sent), len(sent))
     deletes = held.gone(change)
+    if change.address.type == "archive":  # what it names is there
+        return Work(r2_deletes=deletes)
     if change.address.type == "weights":
         return Work(upload, writes, deletes)
     return Work(upload, 0, 0, writes, deletes)

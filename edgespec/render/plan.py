@@ -138,7 +138,7 @@ def takes(plan: Plan) -> list[Line]:
 def change_lines(change: Change, plan: Plan) -> Iterator[Line]:
     """One change with its fields, and an empty line after it."""
     sign, colour = _SIGNS[change.action]
-    why = f"  ({_WHY[change.reason]})" if change.reason in _WHY else ""
+    why = f"  ({reason})" if (reason := _reason(change)) else ""
     yield line("  ", Span(f"{sign:>3} ", colour), Span(printable(str(change.key)), "bold"), Span(why, "dim"))
     if change.moved_from is not None:
         yield _field("moved from", str(change.moved_from))
@@ -151,6 +151,8 @@ def change_lines(change: Change, plan: Plan) -> Iterator[Line]:
         yield from (
             _field(path, show(path, value, unit=unit_of(type_, path))) for path, value in _flatten(type_.name, new)
         )
+    if change.address.type == "archive" and change.after is not None:
+        yield _field("keeps", _kept(change.after))
     if change.address.type == "model" and change.before and change.after and "artifact" in change.after:
         yield _field("artifact", _released(change.before, change.after))
     elif change.action is not Action.CREATE:
@@ -160,11 +162,28 @@ def change_lines(change: Change, plan: Plan) -> Iterator[Line]:
     yield ()
 
 
+def _kept(after: Inputs) -> str:
+    """How much an archive is."""
+    artifacts, blobs = after["artifacts"], after["blobs"]
+    if not isinstance(artifacts, list) or not isinstance(blobs, list):
+        return "(none)"
+    size = sum(b["size"] for b in blobs if isinstance(b, dict) and isinstance(b["size"], int))
+    noun = "artifact" if len(artifacts) == 1 else "artifacts"
+    return f"{len(artifacts)} {noun} that served before, {format_size(size)}, for a rollback"
+
+
 def _released(before: Inputs, after: Inputs) -> str:
     """From one artifact that is deployed as it is to another; what was built here has no number."""
     digests = [show("artifact", side["artifact"]) if "artifact" in side else "built" for side in (before, after)]
     numbers = [str(side["release"]) for side in (before, after) if "release" in side]
     return f"{' -> '.join(digests)} (release {' -> '.join(numbers)})"
+
+
+def _reason(change: Change) -> str:
+    """Why, where the fields do not say so. An archive's list is written anew whenever it changes, and that is all."""
+    if change.address.type == "archive" and change.reason in (Reason.CANNOT_UPDATE, Reason.NOT_IN_SPEC):
+        return "" if change.reason is Reason.CANNOT_UPDATE else "nothing is kept any more"
+    return _WHY.get(change.reason, "")
 
 
 def _fields(change: Change) -> Iterator[Line]:
@@ -174,9 +193,10 @@ def _fields(change: Change) -> Iterator[Line]:
         if unseen or _follows(f.path, change):
             continue
         hidden = f.path in type_.opaque
-        mark = Span("  forces replacement", "magenta") if f.replaces else Span("")
+        spare = type_.spare
+        mark = Span("  forces replacement", "magenta") if f.replaces and not spare else Span("")
         yield (*_field(f.path, sides(f, type_, opaque=hidden)), mark)
-        if f.replaces and (fixed := type_.replace_on.get(f.path)) is not None:
+        if f.replaces and not spare and (fixed := type_.replace_on.get(f.path)) is not None:
             yield line(f"{_INDENT}  ", Span(f"{fixed.why}. To avoid it: {fixed.avoid}.", "dim"))
 
 
@@ -207,7 +227,9 @@ def _holds(held: Contents) -> str:
 def _follows(path: str, change: Change) -> bool:
     """A manifest changes with its artifact, and the artifact's digest already says so."""
     names = {f.path for f in change.fields}
-    return path in ("manifest", "blobs") and "artifact" in names
+    return (path in ("manifest", "blobs") and "artifact" in names) or (
+        path in ("served", "blobs") and "artifacts" in names
+    )
 
 
 def _field(name: str, text: str) -> Line:
@@ -231,7 +253,7 @@ def _build(build: BuildFacts) -> Iterator[Line]:
 
 def _flatten(type_: str, inputs: Inputs) -> Iterator[tuple[str, Value]]:
     opaque = TYPES[type_].opaque
-    told = {"engine"} if type_ == "model" else set()  # with its reason, from the build
+    told = {"model": {"engine"}, "archive": {"blobs"}}.get(type_, set())  # more is said of it, and elsewhere
 
     def walk(path: str, value: Value) -> Iterator[tuple[str, Value]]:
         if path in _QUIET or path in told or value is None or value in ([], ""):

@@ -12,6 +12,12 @@ from edgespec.resources.canonical import Shape, canonical
 from edgespec.values import Inputs, Outputs, Value
 
 Resolve: TypeAlias = Callable[["Ref"], Value]
+FAMILIES: Final[Mapping[str, str]] = {"archive": "weights"}
+"""Types whose records may name the same objects as those of another: what deletes one of either kind looks at both."""
+
+
+def family(type_: str) -> str:
+    return FAMILIES.get(type_, type_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +91,8 @@ class ResourceType:
     """One for many specs, under a name that is none of theirs."""
     content: bool = False
     """Named by what it holds: a replacement is whole before the old one goes, so nothing is lost by it."""
+    spare: bool = False
+    """Nothing live uses it: its removal ends nothing."""
     guarded: bool = True
     """Whether `prevent_destroy` is about it: not where nothing is live, nor for what only a cache holds."""
 

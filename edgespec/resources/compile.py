@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from edgespec.address import Address
-from edgespec.resources import deployment, kv_namespace, kv_pins, model, r2_bucket, weights, worker
+from edgespec.resources import archive, deployment, kv_namespace, kv_pins, model, r2_bucket, weights, worker
 from edgespec.resources.base import DesiredResource, DesiredState, ResourceType
 from edgespec.resources.facts import BundleFacts, SpecFacts
 from edgespec.spec.models import EdgeModel, Shard
 
 TYPES: Mapping[str, ResourceType] = {
-    module.TYPE.name: module.TYPE for module in (model, r2_bucket, weights, kv_namespace, kv_pins, worker, deployment)
+    module.TYPE.name: module.TYPE
+    for module in (model, r2_bucket, weights, archive, kv_namespace, kv_pins, worker, deployment)
 }
 
 

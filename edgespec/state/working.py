@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import overload
 
 from edgespec.address import Address
+from edgespec.resources.base import family
 from edgespec.state.journal import Mutation, Put
 from edgespec.state.model import Key, ResourceRecord, State
 
@@ -19,9 +20,9 @@ class WorkingState:
         self._head = replace(state, records={})
         self.serial = state.serial
         self._records: dict[Key, ResourceRecord] = dict(state.records)
-        self._of_type: dict[str, dict[Key, ResourceRecord]] = {}
+        self._of_family: dict[str, dict[Key, ResourceRecord]] = {}
         for key, record in self._records.items():
-            self._of_type.setdefault(key.address.type, {})[key] = record
+            self._of_family.setdefault(family(key.address.type), {})[key] = record
 
     @property
     def lineage(self) -> str:
@@ -37,12 +38,13 @@ class WorkingState:
 
     def advance(self, serial: int, changes: Iterable[Mutation]) -> None:
         for change in changes:
-            key, of_type = change.key, self._of_type.setdefault(change.key.address.type, {})
+            key = change.key
+            related = self._of_family.setdefault(family(key.address.type), {})
             if isinstance(change, Put):
-                self._records[key] = of_type[key] = change.record
+                self._records[key] = related[key] = change.record
             else:
                 self._records.pop(key, None)
-                of_type.pop(key, None)
+                related.pop(key, None)
         self.serial = serial
 
     def free_key(self, address: Address) -> Key:
@@ -53,8 +55,9 @@ class WorkingState:
         return Key(address, f"d{number}")
 
     def others(self, key: Key) -> Sequence[ResourceRecord]:
-        """Every other record of the same type, gathered when it is first looked at."""
-        return _Others(self._of_type.get(key.address.type, {}), key)
+        """Every other record of the same type, or of one that may name the same objects, gathered when it is first
+        looked at."""
+        return _Others(self._of_family.get(family(key.address.type), {}), key)
 
     def freeze(self) -> State:
         return replace(self._head, serial=self.serial, records=dict(self._records))

@@ -1,12 +1,17 @@
 """`plan/<name>/case.yaml`: what was deployed, what happened since, what the specs ask for now -> the plan.
 
-    applied: [SPEC, ...]        an earlier apply, into an empty account
+    before: [SPEC, ...]         a first apply, into an empty account
+    applied: [SPEC, ...]        an earlier apply
     killed: {specs: [SPEC, ...], after: N}      then a run that was killed after its N-th effect or write of state
     since: [CHANGE, ...]        then what somebody else did, see `_CHANGES`
     policies: [POLICY, ...]     as in edgespec.yaml; the plan is then kept as a comment too
     specs: [SPEC, ...]          now; `only: [NAME, ...]`, `destroy: true`, `target: [ADDRESS, ...]`,
                                 `exclude: [ADDRESS, ...]`, `refresh_only`, `allow_destroy` as on the command line
     protect: true               of the environment
+    keep: N                     artifacts that stay after they served, from now on
+    pinned: {NAME: [SPEC, N]}   NAME deploys what SPEC was built to, as release N, whatever its own spec says; in
+                                `applied` too where `was_pinned` says so
+    unreleased: [NAME, ...]     specs that were not promoted yet
 
 A SPEC is an EdgeModel's sections and its `name`. The account and the build are those of tests/world.py.
 """
@@ -16,6 +21,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,10 +43,22 @@ from edgespec.render.text import plain
 from edgespec.spec.document import Source, parse
 from edgespec.spec.models import EdgeModel, Policy
 from edgespec.values import digest
-from tests.world import ENVIRONMENT, PROJECT, Crash, MemoryStore, Script, World, apply, plan, spec
+from tests.world import (
+    ENVIRONMENT,
+    PROJECT,
+    Crash,
+    MemoryStore,
+    Script,
+    World,
+    apply,
+    build,
+    build_inputs,
+    plan,
+    spec,
+)
 
 FOLDER = Path(__file__).parent / "plan"
-_OPAQUE: Final = ("manifest", "blobs")
+_OPAQUE: Final = ("manifest", "blobs", "served")
 
 
 def names() -> list[str]:
@@ -52,9 +70,13 @@ def expected_files(name: str) -> dict[str, str]:
     case: dict[str, Any] = yaml.safe_load((FOLDER / name / "case.yaml").read_text(encoding="utf-8"))
     world = World()
     store = MemoryStore(world)
-    if "applied" in case:
-        result = apply(world, store, _specs(case["applied"]))
+    for specs in (
+        (case["before"], case["applied"]) if "before" in case else (case["applied"],) if "applied" in case else ()
+    ):
+        world.released = _pins(world, case.get("was_pinned", {}))
+        result = apply(world, store, _specs(specs))
         assert not result.diagnostics.has_errors
+    world.released, world.keep = _pins(world, case.get("pinned", {})), case.get("keep", 2)
     if "killed" in case:
         world.ticks, world.crash_at = 0, case["killed"]["after"]
         with contextlib.suppress(Crash):
@@ -72,6 +94,7 @@ def expected_files(name: str) -> dict[str, str]:
         case.get("allow_destroy", False),
     )
     made = plan(world, store, _specs(case["specs"]), request=request)
+    made = replace(made, unreleased=tuple(case.get("unreleased", ())))
     document = to_document(made, project=PROJECT, environment=ENVIRONMENT)
     assert assets.schema_error("plan", document) is None
     lines = render_plan.render(made, PROJECT, ENVIRONMENT)
@@ -149,3 +172,14 @@ _CHANGES: Final[dict[str, Callable[[World, MemoryStore, Any], object]]] = {
     "address closed": lambda world, _, name: setattr(world.scripts[name], "public", False),
 }
 """What may happen outside a run; the value says to what."""
+
+
+def _pins(world: World, said: dict[str, Any]) -> dict[str, tuple[str, int]]:
+    """Spec -> artifact and release; what was never built is built now, on another machine."""
+    found = {}
+    for name, (document, number) in said.items():
+        [built] = _specs([document])
+        manifest = build(world, build_inputs(world, built))
+        world.made[manifest.digest] = manifest
+        found[name] = (manifest.digest, number)
+    return found

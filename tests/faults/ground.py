@@ -16,6 +16,7 @@ from edgespec.assets import Bundles, Module
 from edgespec.providers.cloudflare import deployment, pace
 from edgespec.providers.cloudflare.account import Account
 from edgespec.providers.cloudflare.pace import Pace
+from edgespec.session import current_state
 from tests.e2e.conftest import TinyProject
 
 # Healthy only when every chunk that its configuration names is in its bucket; it calls everything a refund.
@@ -124,6 +125,18 @@ def inventory(project: TinyProject) -> dict[str, Any]:
             "open": {s: live.workers_dev(mine + s) for s in scripts},
             "tags": {s: version_tags(account, mine + s) for s in scripts},
         }
+
+
+def archived(project: TinyProject) -> dict[tuple[str, str], frozenset[str]]:
+    """What each bucket holds only because it served once, by state: a matter of history, which no spec says."""
+    state = current_state(project.session())
+    named: dict[str, dict[tuple[str, str], set[str]]] = {"weights": {}, "archive": {}}
+    for key, record in state.records.items() if state is not None else ():
+        if key.address.type in named:
+            inputs: Any = record.inputs
+            place = (inputs["jurisdiction"], inputs["bucket"].removeprefix(f"{project.name}-local-"))
+            named[key.address.type].setdefault(place, set()).update(b["sha256"] for b in inputs["blobs"])
+    return {p: frozenset(found - named["weights"].get(p, set())) for p, found in named["archive"].items()}
 
 
 def version_tags(account: Account, script: str) -> list[str]:

@@ -22,7 +22,7 @@ from edgespec.plan.model import Action
 from edgespec.providers.cloudflare.account import Account
 from edgespec.session import current_state
 from edgespec.state.model import Status
-from tests.faults.ground import CACHES, METHODS, NAMES, QUALITIES, REGIONS, Ground, Wanted, inventory
+from tests.faults.ground import CACHES, METHODS, NAMES, QUALITIES, REGIONS, Ground, Wanted, archived, inventory
 from tests.faults.injector import Crash, Fault, Injector
 from tests.world import join_steps
 
@@ -160,6 +160,9 @@ class Machine(RuleBasedStateMachine):
         found = inventory(self.ground.project)
         tags = found.pop("tags")
         assert all(len(set(t)) == len(t) for t in tags.values()), f"a version was uploaded twice: {tags}"
+        for place, kept in archived(self.ground.project).items():
+            assert kept <= found["objects"][place]
+            found["objects"][place] -= kept
         assert found == self._expected()
         self._check_state()
 

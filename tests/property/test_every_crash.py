@@ -70,3 +70,33 @@ def test_killed_anywhere(before: Specs, wanted: Specs) -> None:
         for last in (wanted, before) if moment % 2 else (wanted,):  # it goes on, or somebody has taken the change back
             store = copy.deepcopy(killed)
             check_settled(store.world, store, last, ends[id(last)])
+
+
+def test_a_rollback_that_is_killed_anywhere_never_needs_a_build() -> None:
+    """What is kept is there at every moment until it serves: not one blob is sent, however often the run dies."""
+    newer = (
+        spec(
+            "alpha",
+            model={"source": "./models/two"},
+            regions={"default": "world", "shards": {"world": {"location": "wnam"}, "eu": EU}},
+            cache={"weights": {"kv": {"pin": ["tokenizer"]}}},
+        ),
+        RICH[1],
+    )
+    start = after(RICH, newer)
+    served = [r.outputs["artifact"] for k, r in after(RICH).load().records.items() if str(k) == "model/alpha"]
+    start.world.released = {"alpha": (str(served[0]), 1)}
+    start.world.effects.clear()
+    start.world.cache.clear()
+    whole = copy.deepcopy(start)
+    whole.world.ticks = 0
+    apply(whole.world, whole, newer)
+    assert whole.world.ticks > 20
+    end = fresh(newer, whole.world)
+    for moment in range(whole.world.ticks):
+        killed = copy.deepcopy(start)
+        killed.world.ticks, killed.world.crash_at = 0, moment
+        with pytest.raises(Crash):
+            apply(killed.world, killed, newer)
+        check_settled(killed.world, killed, newer, end)
+        assert not [e for e in killed.world.effects if e.startswith(("put weights/alpha", "build "))]

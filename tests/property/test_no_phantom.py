@@ -24,6 +24,7 @@ from edgespec.resources.compile import TYPES
 from edgespec.spec.document import Source
 from edgespec.spec.load import load_project, load_specs
 from edgespec.spec.models import EdgeModel
+from edgespec.spec.pipeline import Quantization
 from edgespec.state.model import State
 from edgespec.values import Inputs
 from tests.property.strategies import specs
@@ -182,6 +183,7 @@ def _left_out(inputs: dict[str, Any], field: str, default: object, rng: random.R
 RESPELL: Final[dict[str, Callable[[dict[str, Any], random.Random], None]]] = {
     "r2_bucket": _bucket,
     "weights": _weights,
+    "archive": _weights,
     "kv_namespace": lambda inputs, rng: None,
     "kv_pins": _pins,
     "model": _model,
@@ -221,8 +223,15 @@ def planned_again(made: Plan, rng: random.Random) -> Plan:
 # --- the properties --------------------------------------------------------------------------------------------------
 
 
-def rich() -> EdgeModel:
-    return load_specs([Source("specs/rich.yaml", RICH)], PROJECT.project).unwrap()[0].spec
+def rich(**fields: Any) -> EdgeModel:
+    return load_specs([Source("specs/rich.yaml", RICH)], PROJECT.project).unwrap()[0].spec.model_copy(update=fields)
+
+
+def with_a_past(world: World) -> MemoryStore:
+    """`rich` has served another artifact before, so that there is something to keep."""
+    store = MemoryStore(world)
+    apply(world, store, [rich(quantization=Quantization(method="none"))])
+    return store
 
 
 def test_every_type_is_respelled() -> None:
@@ -234,7 +243,7 @@ def test_every_type_is_respelled() -> None:
 def test_the_plan_after_an_apply_is_empty_in_any_spelling(wanted: tuple[EdgeModel, ...], rng: random.Random) -> None:
     wanted = (*wanted, rich())
     world = World()
-    store = MemoryStore(world)
+    store = with_a_past(world)
     assert not apply(world, store, wanted).diagnostics.has_errors
     again = [respelled_spec(s, rng) for s in wanted]
     second = plan(world, store, again)
@@ -275,7 +284,7 @@ def test_a_change_always_names_a_field(
 def test_a_real_difference_is_never_lost(type_: str) -> None:
     """The other direction: a canonical form that made everything equal would pass all of the above."""
     world = World()
-    store = MemoryStore(world)
+    store = with_a_past(world)
     apply(world, store, [rich()])
     records = [r for k, r in store.load().records.items() if k.address.type == type_]
     for record in records:

@@ -64,7 +64,7 @@ def test_a_target_brings_what_it_needs_and_who_has_to_move() -> None:
     moved = [spec(n, cache=MEMORY, model={"source": "./models/two"}) for n in ("alpha", "beta")]
     made = plan(world, store, moved, request=Request(targets=(Address("weights", "alpha/default"),)))
     assert sorted(str(a) for a in changed(made)) == [
-        "deployment/alpha", "model/alpha", "weights/alpha/default", "worker/alpha",
+        "archive/alpha/default", "deployment/alpha", "model/alpha", "weights/alpha/default", "worker/alpha",
     ]  # fmt: skip
 
 
@@ -75,7 +75,9 @@ def test_what_cannot_be_done_without_an_excluded_one_is_left_as_well() -> None:
     moved = [spec("alpha", cache=MEMORY, model={"source": "./models/two"})]
     made = plan(world, store, moved, request=Request(excludes=(Address("weights", "alpha/default"),)))
     assert [str(a) for a in changed(made)] == ["model/alpha"]
-    assert [str(a) for a in made.withheld] == ["deployment/alpha", "weights/alpha/default", "worker/alpha"]
+    assert [str(a) for a in made.withheld] == [
+        "archive/alpha/default", "deployment/alpha", "weights/alpha/default", "worker/alpha",
+    ]  # fmt: skip
 
 
 def test_what_an_excluded_one_lives_on_is_not_taken_away() -> None:

@@ -41,7 +41,7 @@ def test_what_is_planned_is_at_least_what_is_done(one: tuple[EdgeModel, ...], ot
 
 def test_only_what_is_missing_is_counted() -> None:
     """Another head over the same base: the tokenizer's chunks stay where they are."""
-    world = World()
+    world = World(keep=0)
     store = MemoryStore(world)
     apply(world, store, [spec("alpha", cache={"weights": {"kv": {"pin": ["model", "tokenizer"]}}})])
     wanted = spec("alpha", quantization={"method": "none"}, cache={"weights": {"kv": {"pin": ["model", "tokenizer"]}}})
@@ -57,6 +57,26 @@ def test_only_what_is_missing_is_counted() -> None:
     before = len(world.effects)
     apply(world, store, [wanted])
     assert [done(world, before, w) for w in ("put", "pin", "remove", "unpin")] == [3, 2, 3, 2]
+
+
+def test_what_is_kept_is_neither_deleted_nor_sent_again() -> None:
+    world = World(keep=1)
+    store = MemoryStore(world)
+    versions = [spec("alpha", quantization={"method": m}) for m in ("int8", "none", "fp16")]
+    for wanted in versions:
+        known = facts(world, wanted).build
+        world.cache[str(known.key)] = build(world, known.inputs)
+    apply(world, store, versions[:1])
+    found = {str(k): w for k, w in work_of(plan(world, store, versions[1:2])).items()}
+    assert (found["weights/alpha/default"].r2_deletes, found["archive/alpha/default"]) == (0, Work())
+    apply(world, store, versions[1:2])
+    back = {str(k): w for k, w in work_of(plan(world, store, versions[:1])).items()}
+    assert back["weights/alpha/default"] == Work()  # it is all there
+    third = {str(k): w for k, w in work_of(plan(world, store, versions[2:])).items()}
+    assert (third["weights/alpha/default"].r2_deletes, third["archive/alpha/default"].r2_deletes) == (0, 3)
+    before = len(world.effects)
+    apply(world, store, versions[2:])
+    assert [done(world, before, w) for w in ("put", "remove")] == [3, 3]
 
 
 def test_before_a_build_it_is_not_known() -> None:
