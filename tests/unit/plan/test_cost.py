@@ -43,7 +43,7 @@ def test_a_model_by_hand() -> None:
 
 def test_without_kv_every_cold_load_asks_r2() -> None:
     found = estimate(traffic(), Stored(4, 25_000_000, 1, None))
-    assert (found.usage.r2_class_b, found.usage.kv_reads, found.usage.kv_storage) == (40_000, 0, 0)
+    assert found.usage == Usage(1_000_000, 5_000_000, r2_class_b=40_000, r2_storage=25_000_000)
 
 
 def test_kv_is_not_renewed_more_often_than_it_is_read() -> None:
@@ -61,6 +61,7 @@ def test_what_is_not_known_is_named_and_left_out() -> None:
 def test_the_free_plan_has_limits_and_no_prices() -> None:
     found = estimate(traffic(cpu_ms=None, paid=False), STORED)
     assert found.usd < 0.001 and found.usage.requests == 0 and found.usage.r2_storage and not found.missing
+    assert found.usage == Usage(r2_class_b=4 * 30 / 7, r2_storage=50_000_000)
     assert total([found]).usd == 0.0  # R2's own included amounts hold there too
 
 
@@ -69,6 +70,15 @@ def test_the_bill_takes_off_what_is_included_once() -> None:
     assert total([one]).usd == pytest.approx(5.0)
     assert total([one, one]).usd == pytest.approx(5.0 + 6 * 0.30)
     assert total([]).usd == 0.0
+
+
+def test_the_bill_says_what_is_not_in_it() -> None:
+    weights = estimate(traffic(), None)
+    both = estimate(traffic(cpu_ms=None), None)
+    assert total([weights, both]).missing == ("weights (known after build)", "CPU (not measured)")
+    models = (ModelCost("alpha", None, weights), ModelCost("beta", both, None))
+    found = costs(models)
+    assert found == Costs(total([both]), total([weights]), models)
 
 
 @pytest.mark.parametrize(("amount", "bill"), [(10e9, 0.0), (10e9 + 1, 0.015), (11e9, 0.015), (11e9 + 1, 0.030)])
@@ -83,13 +93,17 @@ def verdict(budget: str, usd: float, plan: str = "paid", missing: tuple[str, ...
     fields = dict(f.split(": ") for f in budget.split(", "))
     found = spec("alpha", budget=fields, worker={"plan": plan})
     cost = ModelCost("alpha", None, Estimate(usd, Usage(requests=1e6), missing=missing), found.budget.monthly_cost)
-    return [f"{d.severity} {d.code} {d.source} {d.detail}" for d in check(found, cost, node)]
+    return [f"{d.severity} {d.code} {d.source} {d.summary}: {d.detail}" for d in check(found, cost, node)]
 
 
 def test_a_budget() -> None:
     assert verdict("monthly_cost: 20", 20.0) == []
     (over,) = verdict("monthly_cost: 20", 20.01)
-    assert over.startswith(f"{Severity.ERROR} ES216 a.yaml:1:24 1M requests a month cost 20.01 USD, over the budget")
+    assert over.startswith(f"{Severity.ERROR} ES216 a.yaml:1:24 The cost is over its budget: 1M requests a month cost ")
+    assert over.endswith(
+        "20.01 USD, over the budget of 20.00 USD. Most of it, 0.30 USD, is requests. Raise the budget, or see "
+        "docs/costs.md for what lowers each."
+    )
     (least,) = verdict("monthly_cost: 20, requests: 2.5M", 30.0, missing=("CPU (not measured)",))
     assert "2.5M requests a month cost at least 30.00 USD" in least and "0.30 USD, is requests" in least
 
@@ -97,7 +111,8 @@ def test_a_budget() -> None:
 def test_the_free_plan_serves_so_many() -> None:
     assert verdict("requests: 3M", 0.0, "free") == []
     (many,) = verdict("requests: 3001k", 0.0, "free")
-    assert many.startswith(f"{Severity.WARNING} ES217 a.yaml:1:20 ") and "100,000 a day" in many
+    assert many.startswith(f"{Severity.WARNING} ES217 a.yaml:1:20 More requests than the free plan serves: 3M ")
+    assert "100,000 a day" in many
 
 
 def test_as_text() -> None:
