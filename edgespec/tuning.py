@@ -17,6 +17,7 @@ from edgespec.session import Session
 from edgespec.spec.edit import set_value
 from edgespec.spec.models import EdgeModel
 from edgespec.spec.tune import Setting
+from edgespec.spec.validate import dotted, locate
 
 
 def tune(session: Session, name: str, *, rounds: int | None, again: bool = True) -> TuneDocument:
@@ -93,6 +94,13 @@ def write_choice(session: Session, found: TuneDocument, number: int | None) -> t
     text = _read(path)
     settings = search.settings_of(session.specs[found.name], row)
     for setting in settings:
+        inside = (n.where for n in locate(node, setting.path)[0].walk())
+        if (given := next((w for w in inside if w.path != shown), None)) is not None:
+            detail = (
+                f"In {session.workspace.environment} an overlay gives `{dotted(setting.path)}`, whatever {shown} says. "
+                f"Write {setting.shown} here, or take this away."
+            )
+            raise EdgespecError(error("ES186", "An overlay gives this", detail, source=given))
         text = set_value(text, node.where.line, setting.path, setting.value)
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.write_bytes(text.encode("utf-8"))
