@@ -28,16 +28,16 @@ def test_exactly_at_a_limit_or_a_budget_is_not_over_it() -> None:
 def test_over_a_limit() -> None:
     assert said(limits.SCRIPT_SIZE + 1, limits.ISOLATE_MEMORY + 100_000, 30_001) == [
         (
-            "ES210 The script is too large: The Worker's modules are 64.0 MiB (67,108,865 bytes); Cloudflare takes 64.0 "
-            "MiB (67,108,864 bytes)."
+            "ES210 The script is too large: The Worker's modules are 64.0 MiB (67,108,865 bytes); Cloudflare takes "
+            "64.0 MiB (67,108,864 bytes)."
         ),
         (
-            "ES212 Too much memory: An isolate was measured with 128.1 MB; Cloudflare ends it at 128.0 MB. Use a smaller "
-            "model or another quantisation."
+            "ES212 Too much memory: An isolate was measured with 128.1 MB; Cloudflare ends it at 128.0 MB. Use a "
+            "smaller model or another quantisation."
         ),
         (
-            "ES214 CPU does not fit the Workers plan: Half of all requests were measured with more than 30,001 ms of CPU "
-            "(its own texts, on the machine of the measurement); the paid plan stops a request at 30,000 ms."
+            "ES214 CPU does not fit the Workers plan: Half of all requests were measured with more than 30,001 ms of "
+            "CPU (its own texts, on the machine of the measurement); the paid plan stops a request at 30,000 ms."
         ),
     ]
     (free,) = said(p50=10.25, worker={"plan": "free"})
@@ -47,8 +47,8 @@ def test_over_a_limit() -> None:
 def test_over_a_budget() -> None:
     assert said((4 << 20) + 1, 65_000_000, 3.25, 1000, budget=BUDGET) == [
         (
-            "ES211 The script is over its budget: The Worker's modules are 4.0 MiB (4,194,305 bytes), over the budget of "
-            "4.0 MiB (4,194,304 bytes). Raise it, or choose an engine that is smaller."
+            "ES211 The script is over its budget: The Worker's modules are 4.0 MiB (4,194,305 bytes), over the "
+            "budget of 4.0 MiB (4,194,304 bytes). Raise it, or choose an engine that is smaller."
         ),
         "ES213 Memory is over its budget: An isolate was measured with 65.0 MB, over the budget of 64.0 MB.",
         "ES215 CPU is over its budget: p50 was measured as 3.25 ms (its own texts), over the budget of 3 ms.",
