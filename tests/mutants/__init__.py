@@ -1,0 +1,1 @@
+"""Mutation testing of edgespec/plan and edgespec/state: `scripts/mutants`."""
