@@ -19,6 +19,7 @@ from edgespec.diagnostics import Diagnostic, Diagnostics, EdgespecError, error, 
 from edgespec.evaluation import floor_of
 from edgespec.operations import Planned
 from edgespec.plan.model import Action, Request
+from edgespec.releases import rounded, write_releases
 from edgespec.render.text import show
 from edgespec.resources import deployment, model, worker
 from edgespec.revisions import Repository
@@ -26,10 +27,8 @@ from edgespec.session import Session, open_session
 from edgespec.spec.models import EdgeModel
 from edgespec.spec.releases import (
     FOLDER,
-    LoadedReleases,
     ModelReleases,
     Release,
-    edit_releases,
     empty,
     load_releases,
 )
@@ -114,21 +113,6 @@ def added(before: ModelReleases | None, release: Release, keep: int) -> ModelRel
     """With a release in front that is current, and no more than `keep`."""
     older = before.releases if before is not None else ()
     return ModelReleases(current=release.number, releases=(release, *older)[:keep])
-
-
-def write_releases(root: Path, loaded: LoadedReleases, models: Mapping[str, ModelReleases | None]) -> None:
-    """Whole or not at all."""
-    path = root / loaded.source.path
-    text = edit_releases(loaded, models)
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        path.parent.mkdir(exist_ok=True)
-        temporary.write_text(text, encoding="utf-8", newline="")
-        temporary.replace(path)
-    except OSError as e:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise EdgespecError(error("ES702", "The releases cannot be written", f"{path}: {e.strerror}.")) from e
 
 
 def revision_of(root: Path) -> tuple[str | None, bool]:
@@ -280,8 +264,3 @@ def _release(planned: Planned, name: str, there: ModelReleases | None, revision:
         },
     }
     return Release.model_validate(said)
-
-
-def rounded(metrics: Any) -> dict[str, float]:
-    """As people read them; comparisons are made to as many digits."""
-    return {name: round(float(value), 6) for name, value in sorted((metrics or {}).items())}

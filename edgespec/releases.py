@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from edgespec.address import Address
 from edgespec.artifact import KEY_PREFIX, Manifest
@@ -22,6 +22,7 @@ from edgespec.providers.cloudflare.discover import JURISDICTIONS
 from edgespec.providers.cloudflare.live import Live
 from edgespec.resources import model
 from edgespec.session import Session
+from edgespec.spec.releases import LoadedReleases, ModelReleases, edit_releases
 from edgespec.state.model import State
 from edgespec.target import account_of
 
@@ -142,3 +143,23 @@ class _Buckets:
             except ValueError:  # damaged there: another bucket may have it whole
                 return False
         return True
+
+
+def write_releases(root: Path, loaded: LoadedReleases, models: Mapping[str, ModelReleases | None]) -> None:
+    """Whole or not at all."""
+    path = root / loaded.source.path
+    text = edit_releases(loaded, models)
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        path.parent.mkdir(exist_ok=True)
+        temporary.write_text(text, encoding="utf-8", newline="")
+        temporary.replace(path)
+    except OSError as e:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise EdgespecError(error("ES702", "The releases cannot be written", f"{path}: {e.strerror}.")) from e
+
+
+def rounded(metrics: Any) -> dict[str, float]:
+    """As people read them; comparisons are made to as many digits."""
+    return {name: round(float(value), 6) for name, value in sorted((metrics or {}).items())}

@@ -22,6 +22,8 @@ _COMMANDS: Final = {
     "apply": "Build, upload and deploy what the specs ask for.",
     "destroy": "Remove what was deployed.",
     "promote": "What one environment serves becomes what another deploys.",
+    "rollback": "Deploy what served before, and stay there.",
+    "history": "What an environment deploys of a model, and deployed before.",
     "drift": "Compare what is live with state.",
     "import": "Take existing objects into state.",
     "build": "Build artifacts without deploying them.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from edgespec.render.text import Line, Span, line, printable
@@ -72,3 +73,58 @@ def document(name: str, before: Release | None, after: Release) -> Mapping[str, 
     """For `--json`."""
     shown = [r.model_dump(mode="json", by_alias=True) if r is not None else None for r in (before, after)]
     return {"name": name, "before": shown[0], "after": shown[1]}
+
+
+def rolled(name: str, environment: str, before: Release | None, after: Release | None, *, kept: bool) -> list[Line]:
+    """What a rollback wrote; `after` is None where the spec is built again."""
+    if after is None:
+        text = f"{name} in {environment} is what its spec says again: the next apply builds it."
+        return [line(Span(printable(text), "bold"))]
+    if before is not None and before.number == after.number:
+        text = f"{name} in {environment} stays at release {after.number}, and may be promoted again."
+        return [line(Span(printable(text), "bold"))]
+    lines = [line(Span(printable(f"{name} in {environment} goes back, and stays there until it is unpinned:"), "bold"))]
+    lines += [(), *release_change(name, before, after), ()]
+    if kept:
+        lines.append(line(Span("Its objects are in the environment's buckets: nothing of it is uploaded.", "dim")))
+    else:
+        lines.append(line(Span("Its objects are not in the environment's buckets: an apply looks for them.", "yellow")))
+    return lines
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of a history."""
+
+    number: int | None
+    artifact: str
+    size: int
+    metrics: Mapping[str, float]
+    marks: tuple[str, ...]
+    """`current`, `live`, `kept`."""
+    source: str
+    """The commit and who served it."""
+
+
+def history(name: str, environment: str, pinned: str | None, rows: Sequence[Row]) -> list[Line]:
+    title = line(Span(printable(f"{name} in {environment}"), "bold"))
+    if not rows:
+        return [line(f"{printable(name)} has no history in {environment}.")]
+    lines = [title]
+    if pinned is not None:
+        lines.append(line("  ", Span(f"rolled back, and pinned: {printable(pinned)}", "yellow")))
+    lines.append(())
+    for row in rows:
+        metrics = ", ".join(f"{n} {v:.4f}" for n, v in sorted(row.metrics.items()))
+        number = "-" if row.number is None else str(row.number)
+        marks = ", ".join(row.marks)
+        style = "green" if "live" in row.marks else ""
+        lines.append(
+            line(
+                "  ",
+                Span(f"{number:>4}  {row.artifact[:12]}  {format_size(row.size):>10}", style),
+                f"  {marks:<20}  {metrics:<20}  ",
+                Span(printable(row.source), "dim"),
+            )
+        )
+    return lines
