@@ -20,6 +20,7 @@ from edgespec.diagnostics import EdgespecError, error
 from edgespec.providers.cloudflare.account import Account, api_errors
 from edgespec.providers.cloudflare.discover import JURISDICTIONS
 from edgespec.providers.cloudflare.live import Live
+from edgespec.providers.cloudflare.provenance import fetched
 from edgespec.resources import model
 from edgespec.session import Session
 from edgespec.spec.releases import LoadedReleases, ModelReleases, edit_releases
@@ -73,6 +74,11 @@ class Artifacts:
         )
         raise EdgespecError(error("ES705", "An artifact is not to be had", detail, address=f"model/{name}"))
 
+    def statement(self, artifact: str) -> bytes | None:
+        """The envelope with an artifact's provenance, out of the first bucket that has one. Nothing of it is
+        verified."""
+        return next((raw for place in self._places if (raw := place.statement(artifact)) is not None), None)
+
 
 def _manifests(state: State | None) -> dict[str, Manifest]:
     """Those that the environment's state holds."""
@@ -111,6 +117,18 @@ class _Buckets:
         except EdgespecError as e:
             return f"{where} ({'; '.join(d.detail or d.summary for d in e.diagnostics)})"
         return where
+
+    def statement(self, artifact: str) -> bytes | None:
+        """None also where the buckets cannot be asked: an artifact is found without it."""
+        address = Address("r2_bucket", f"{self._session.workspace.project.name}-{self._environment}")
+        with contextlib.suppress(EdgespecError):
+            with self._lock:
+                account, live = self._open or self._connect()
+            with api_errors(address, "Reading provenance"):
+                for bucket, jurisdiction in self._candidates(live):
+                    if (raw := fetched(account, bucket, jurisdiction, artifact)) is not None:
+                        return raw
+        return None
 
     def _connect(self) -> tuple[Account, Live]:
         session = self._session

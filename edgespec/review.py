@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from edgespec.address import Address
@@ -19,7 +20,7 @@ from edgespec.plan.budget import Fit
 from edgespec.plan.budget import check as check_budget
 from edgespec.plan.cost import NOTHING, Costs, Estimate, ModelCost, Stored, Traffic
 from edgespec.plan.model import Action, Plan
-from edgespec.plan.policy import Verdict
+from edgespec.plan.policy import ProvenanceOf, Verdict
 from edgespec.resources.facts import BundleFacts, SpecFacts
 from edgespec.spec.models import Budget, EdgeModel
 from edgespec.state.model import ResourceRecord, State
@@ -40,9 +41,15 @@ class Review:
 
 
 def review(
-    workspace: Workspace, plan: Plan, chosen: Sequence[EdgeModel], facts: Mapping[str, SpecFacts], bundle: BundleFacts
+    workspace: Workspace,
+    plan: Plan,
+    chosen: Sequence[EdgeModel],
+    facts: Mapping[str, SpecFacts],
+    bundle: BundleFacts,
+    provenance: ProvenanceOf = lambda _: None,
 ) -> Review:
-    """`chosen` are the specs that the plan is about, `facts` those of every spec whose resources shall exist."""
+    """`chosen` are the specs that the plan is about, `facts` those of every spec whose resources shall exist.
+    `provenance` is asked where a policy asks for it."""
     book = _Measurements(workspace, bundle)
     fits = tuple(_fit(spec, facts[spec.name], bundle, book) for spec in chosen)
     models = tuple(_model_costs(workspace, plan, chosen, facts, book))
@@ -53,7 +60,9 @@ def review(
         if model.name in names:
             found += cost.check(specs[model.name], model, workspace.nodes[model.name])
     costs = cost.costs(models)
-    said = policy.Facts(workspace.project.name, workspace.environment, plan, specs, fits, costs)
+    asked = any("provenance" in p.when for p in workspace.project.policies)
+    told: ProvenanceOf = cache(provenance) if asked else lambda _: None
+    said = policy.Facts(workspace.project.name, workspace.environment, plan, specs, fits, costs, told)
     verdicts = policy.evaluate(workspace.project.policies, said, workspace.project_node)
     found += policy.diagnostics(verdicts)
     errors = tuple(d for d in found if d.severity is Severity.ERROR)

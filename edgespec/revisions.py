@@ -128,6 +128,13 @@ class Repository:
         said = self._run("hash-object", "--stdin-paths", given=asked, folder=self._top)
         return dict(zip(there, said.split("\n"), strict=False))
 
+    def origin(self) -> str:
+        """The address of the remote `origin`, as git has it; empty where there is none."""
+        try:
+            return self._run("config", "--get", "remote.origin.url").strip()
+        except _FailedError:
+            return ""
+
     def is_dirty(self, besides: Sequence[str] = ()) -> bool:
         """Whether the project's folder, `besides` these parts of it, holds what no commit has; ignored files do not
         count."""

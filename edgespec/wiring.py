@@ -4,31 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from edgespec import assets
 from edgespec.build.cache import default_cache_dir
 from edgespec.build.pipeline import Pipeline
 from edgespec.diagnostics import EdgespecError, error
+from edgespec.plan.policy import Provenance, ProvenanceOf
 from edgespec.providers.base import Provider
 from edgespec.providers.build.model import Artifacts, ModelProvider
-from edgespec.providers.cloudflare.account import Account
+from edgespec.providers.cloudflare.account import Account, api_errors
 from edgespec.providers.cloudflare.archive import ArchiveProvider
+from edgespec.providers.cloudflare.blobs import StatementOf
 from edgespec.providers.cloudflare.deployment import DeploymentProvider
 from edgespec.providers.cloudflare.kv_namespace import KvNamespaceProvider
 from edgespec.providers.cloudflare.kv_pins import KvPinsProvider
 from edgespec.providers.cloudflare.live import Live
+from edgespec.providers.cloudflare.provenance import fetched
 from edgespec.providers.cloudflare.quality import quality_measure
 from edgespec.providers.cloudflare.r2_bucket import R2BucketProvider
 from edgespec.providers.cloudflare.weights import WeightsProvider
 from edgespec.providers.cloudflare.worker import WorkerProvider, owner_tag
+from edgespec.resources import weights
+from edgespec.resources.facts import SpecFacts
 from edgespec.session import Session
 from edgespec.spec.models import EdgeModel
 from edgespec.spec.releases import Release
+from edgespec.state.model import ResourceRecord, State
 
 if TYPE_CHECKING:
     from edgespec.benchmark.deploy import MakeProviders
     from edgespec.build.evaluation.compare import Evaluator
+    from edgespec.statements import Statements
 
 
 def providers_of(
@@ -41,8 +49,15 @@ def providers_of(
     """`artifacts` has those that are not built here; without it all are."""
     workspace = session.workspace
     pins = workspace.pins if artifacts is not None else {}
+    statement = statements_of(session, artifacts)
     models = ModelProvider(
-        workspace.root, session.cache, session.specs, session.remote, artifacts=artifacts, pinned=frozenset(pins)
+        workspace.root,
+        session.cache,
+        session.specs,
+        session.remote,
+        artifacts=artifacts,
+        pinned=frozenset(pins),
+        attested=statement,
     )
     owner = owner_tag(workspace.project.name, workspace.environment)
 
@@ -57,7 +72,7 @@ def providers_of(
     return {
         "model": models,
         "r2_bucket": R2BucketProvider(account, live),
-        "weights": WeightsProvider(account, live, models.blobs),
+        "weights": WeightsProvider(account, live, models.blobs, statement),
         "archive": ArchiveProvider(account, live, models.blobs),
         "kv_namespace": KvNamespaceProvider(account, live),
         "kv_pins": KvPinsProvider(account, live, models.blobs),
@@ -77,6 +92,55 @@ def _recorded(spec: EdgeModel, release: Release) -> Mapping[str, float]:
         )
         raise EdgespecError(error("ES706", "No teacher to compare with", detail))
     return dict(release.teacher)
+
+
+def statements_of(session: Session, artifacts: Artifacts | None) -> StatementOf:
+    """Provenance, which most plans do not touch: what it takes is imported when it is asked for."""
+
+    @cache
+    def statements() -> Statements:
+        from edgespec.statements import Statements
+
+        return Statements(session, artifacts.statement if artifacts is not None else lambda _: None)
+
+    return lambda name, artifact: statements().of(name, artifact)
+
+
+def provenance_of(
+    session: Session, account: Account, state: State, facts: Mapping[str, SpecFacts], artifacts: Artifacts
+) -> ProvenanceOf:
+    """What is said of the artifact that a spec is to be served with: in its bucket, where it is there already, else
+    what would be put there. `state` is as it was found live."""
+
+    @cache
+    def statements() -> Statements:
+        from edgespec.statements import Statements
+
+        return Statements(session, artifacts.statement)
+
+    def standing(name: str) -> Provenance | None:
+        found = facts.get(name)
+        if found is None:
+            return None
+        if (manifest := found.build.manifest) is None:
+            return statements().to_come()
+        place = _stored(state, name, manifest.digest)
+        if place is None:
+            return statements().standing(manifest.digest, statements().of(name, manifest.digest, store=False))
+        with api_errors(place.address, "Reading provenance"):
+            raw = fetched(account, str(place.inputs["bucket"]), str(place.inputs["jurisdiction"]), manifest.digest)
+        return statements().standing(manifest.digest, raw)
+
+    return standing
+
+
+def _stored(state: State, name: str, artifact: str) -> ResourceRecord | None:
+    """A shard's weights that are this artifact."""
+    for key, record in sorted(state.records.items()):
+        mine = key.address.type == weights.TYPE.name and key.address.name.partition("/")[0] == name
+        if mine and not key.deposed and record.inputs.get("artifact") == artifact:
+            return record
+    return None
 
 
 def maker_of(session: Session) -> MakeProviders:

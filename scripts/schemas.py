@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from edgespec.artifact_schema import ArtifactDocument
+from edgespec.attestation_schema import EnvelopeDocument, StatementDocument
 from edgespec.evaluation import EvaluationDocument
 from edgespec.frontier import TuneDocument
 from edgespec.measurement import BenchDocument
@@ -22,6 +23,7 @@ from edgespec.spec.models import EdgeModel, Project
 from edgespec.spec.releases import Releases
 from edgespec.state.codec import StateDocument
 from edgespec.state.journal import EntryDocument
+from edgespec.verification import VerificationDocument
 
 FOLDER = Path(__file__).parent.parent / "schemas"
 MODELS: dict[str, tuple[type[BaseModel], str]] = {
@@ -37,6 +39,9 @@ MODELS: dict[str, tuple[type[BaseModel], str]] = {
     "drift": (DriftReport, "What edgespec drift found"),
     "event": (EventDocument, "A line of edgespec apply --json"),
     "artifact": (ArtifactDocument, "The manifest of an edgespec artifact"),
+    "provenance": (EnvelopeDocument, "The DSSE envelope of an artifact's provenance"),
+    "statement": (StatementDocument, "An artifact's provenance: in-toto Statement v1, SLSA Provenance v1"),
+    "verification": (VerificationDocument, "What edgespec verify found"),
     "evaluation": (EvaluationDocument, "What edgespec eval measured"),
     "tune": (TuneDocument, "A search by edgespec tune"),
     "bench": (BenchDocument, "A measurement by edgespec bench"),

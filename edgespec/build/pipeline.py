@@ -86,7 +86,7 @@ class Pipeline:
         self._check(build)
         stages = tuple(_stage_facts(build, s, shared, previous) for s in build.steps)
         manifest = self._manifest(build.job.entries.get("pack"))
-        return BuildFacts(build.inputs, _whole_key(build), stages, manifest, build.reason)
+        return BuildFacts(build.inputs, whole_key(build), stages, manifest, build.reason)
 
     def build(self, spec: EdgeModel) -> Manifest:
         """Runs what is not in a cache. Killed at any moment, it leaves whole results or none."""
@@ -158,6 +158,19 @@ class Pipeline:
         if raw is None:
             raise fail("ES532", f"{self._cache.root}: the artifact of {spec.name} was removed. Run it again.")
         return raw
+
+    def built(self, spec: EdgeModel) -> tuple[Build, Manifest] | None:
+        """What an artifact that is in this machine's cache was built from; None where it is not there, or cannot be
+        told to be this spec's."""
+        files = sources.find(spec.model.source, self.root, self._cache)
+        steps = self._steps(spec, spec.worker.engine)
+        known = all(is_known(dict(s.inputs or {})) for s in steps)
+        if files is None or not known or UNKNOWN in self._tools(steps).values():
+            return None
+        build = self._prepare(spec, files)
+        self._take(build, build.steps[-1])
+        manifest = self._manifest(build.job.entries.get("pack"))
+        return None if manifest is None else (build, manifest)
 
     # --- what there is to do
 
@@ -369,7 +382,7 @@ def keys_of(steps: tuple[Step, ...], inputs: Mapping[str, Value]) -> dict[str, s
     return keys
 
 
-def _whole_key(build: Build) -> str:
+def whole_key(build: Build) -> str:
     versions: dict[str, Value] = {s.name: s.stage.version for s in build.steps}
     return digest({"inputs": dict(build.inputs), "stages": versions})
 

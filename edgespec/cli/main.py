@@ -32,6 +32,7 @@ _COMMANDS: Final = {
     "report": "Write a model's quality as a report with plots.",
     "bench": "Measure a model's CPU and memory on this machine.",
     "tune": "Search a grid of quantisation, layers, vocabulary, dimensions.",
+    "verify": "Check a deployed artifact against its provenance.",
     "infer": "Ask a deployed model.",
     "state": "What is deployed, as remembered: list, mv, rm, pull, push, unlock.",
     "edge": "The local edge: up, down, status, logs.",

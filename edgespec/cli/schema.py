@@ -26,6 +26,9 @@ from edgespec.cli.output import print_json
             "artifact",
             "bench",
             "evaluation",
+            "provenance",
+            "statement",
+            "verification",
         ]
     ),
 )

@@ -7,9 +7,9 @@ what it names (edgespec/spec/expressions.py).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, TypeAlias
 
 from edgespec.diagnostics import Diagnostic, SourceRange, error, warning
 from edgespec.plan.budget import Fit
@@ -26,6 +26,7 @@ from edgespec.values import is_known
 
 _NAMED: Final = 8
 """Changes and models that a message names."""
+_PROVENANCE: Final = re.compile(r"model\s*\.\s*provenance")
 _WHOLE: Final = re.compile(r"change\s*\.\s*(before|after)")
 
 
@@ -44,6 +45,24 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class Provenance:
+    """What policies can ask of an artifact's statement; as it is here, nobody said anything."""
+
+    present: bool = False
+    signed: bool = False
+    """By anybody."""
+    trusted: bool = False
+    """By one of the project's keys."""
+    builder: str = ""
+    revision: str = ""
+    """The commit; empty where it was none, or had changes on top."""
+
+
+ProvenanceOf: TypeAlias = Callable[[str], Provenance | None]
+"""By the name of a spec; None where it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """What policies can ask about. `specs` has every model that the project has, by name."""
 
@@ -53,6 +72,8 @@ class Facts:
     specs: Mapping[str, EdgeModel]
     fits: Sequence[Fit]
     costs: Costs
+    provenance: ProvenanceOf = lambda _: None
+    """Of the artifact that a model is to serve; None where it is not known. Asked only for policies that ask."""
 
 
 def evaluate(policies: Sequence[Policy], facts: Facts, node: Node) -> tuple[Verdict, ...]:
@@ -72,7 +93,8 @@ def evaluate(policies: Sequence[Policy], facts: Facts, node: Node) -> tuple[Verd
 def _speak(policy: Policy, compiled: Expression, subjects: _Subjects, where: SourceRange) -> Iterator[Verdict]:
     true: list[str] = []
     failed: dict[str, list[str]] = {}
-    for about, data in subjects.of(compiled.scope, whole=_WHOLE.search(policy.when) is not None):
+    served = _PROVENANCE.search(policy.when) is not None
+    for about, data in subjects.of(compiled.scope, whole=_WHOLE.search(policy.when) is not None, served=served):
         answer = _ask(compiled, data)
         if answer is True:
             true.append(about)
@@ -134,14 +156,15 @@ class _Subjects:
         self._plan = dict(_of_plan(facts))
         self._models: dict[str, dict[str, Any]] = {}
 
-    def of(self, scope: Scope, *, whole: bool) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """With `whole`, changes with all their inputs, which may be long."""
+    def of(self, scope: Scope, *, whole: bool, served: bool) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """With `whole`, changes with all their inputs, which may be long; with `served`, only models that the plan
+        leaves something to serve with."""
         changes = [c for c in self._facts.plan.changes if c.action is not Action.NOOP]
         if scope is Scope.PLAN:
             yield "", self._plan
         elif scope is Scope.MODEL:
             for name in sorted({o for c in changes for o in c.owners} | {f.spec.name for f in self._facts.fits}):
-                if name in self._facts.specs:
+                if name in self._facts.specs and not (served and self._facts.provenance(name) is None):
                     yield name, {**self._plan, **self._model(name)}
         else:
             for change in changes:
@@ -150,6 +173,8 @@ class _Subjects:
                     yield str(change.key), seen
                     continue
                 for owner in change.owners or ("",):
+                    if served and self._facts.provenance(owner) is None:
+                        continue
                     spec = self._facts.specs.get(owner)
                     labels = {"change.labels": dict(spec.metadata.labels) if spec else {}}
                     yield str(change.key), {**seen, **self._model(owner), **labels}
@@ -177,6 +202,8 @@ def _of_plan(facts: Facts) -> Iterator[tuple[str, Any]]:
 def _of_model(name: str, facts: Facts) -> Iterator[tuple[str, Any]]:
     spec = facts.specs.get(name)
     yield "spec", _plain_data(spec.model_dump(mode="json", exclude_none=True)) if spec else {}
+    if (found := facts.provenance(name)) is not None:
+        yield from ((f"model.provenance.{field}", value) for field, value in asdict(found).items())
     fit = next((f for f in facts.fits if f.spec.name == name), None)
     yield "fit.measured", fit is not None and fit.measured is not None
     if fit is not None:

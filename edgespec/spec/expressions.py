@@ -32,6 +32,11 @@ PLAN: Final[Mapping[str, str]] = {
 """Of the whole plan. Costs are USD a month."""
 MODEL: Final[Mapping[str, str]] = {
     "spec": MAP,
+    "model.provenance.present": BOOL,
+    "model.provenance.signed": BOOL,
+    "model.provenance.trusted": BOOL,
+    "model.provenance.builder": TEXT,
+    "model.provenance.revision": TEXT,
     "fit.script": INT,
     "fit.measured": BOOL,
     "fit.memory": INT,

@@ -306,6 +306,13 @@ class BuildOptions(Strict):
     cache: SharedCache | None = None
 
 
+class ProvenanceOptions(Strict):
+    """Who is trusted to say where an artifact comes from."""
+
+    keys: Annotated[tuple[RelativePath, ...], AfterValidator(unique)] = ()
+    """Files with public keys (Ed25519, PEM): statements that one of them has signed are trusted."""
+
+
 PolicyMessage = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 
 
@@ -344,6 +351,7 @@ class Project(Strict):
         default_factory=lambda: {"local": Environment(target=LocalTarget(type="local"))}
     )
     build: BuildOptions = BuildOptions()
+    provenance: ProvenanceOptions = ProvenanceOptions()
     policies: tuple[Policy, ...] = ()
 
 

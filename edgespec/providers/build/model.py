@@ -32,6 +32,10 @@ class Artifacts(Protocol):
         """A file with a blob's verified bytes, of at most `size`."""
         ...
 
+    def statement(self, artifact: str) -> bytes | None:
+        """The envelope with its provenance, out of a bucket; None where there is none."""
+        ...
+
 
 class ModelProvider:
     """`specs` by name; builds go to `cache`, and to and from `remote` where machines share one. What `pinned` names is
@@ -46,7 +50,10 @@ class ModelProvider:
         *,
         artifacts: Artifacts | None = None,
         pinned: Collection[str] = frozenset(),
+        attested: Callable[[str, str], object] = lambda name, artifact: None,
     ) -> None:
+        """`attested` hears of each artifact that was built, by its spec's name."""
+        self._attested = attested
         self._artifacts = artifacts
         self._pinned = pinned
         self._root = root
@@ -73,6 +80,7 @@ class ModelProvider:
         pipeline, spec = Pipeline(self._root, self._cache, tell, self._remote), self._specs[address.name]
         with self.building:
             manifest = pipeline.build(spec)
+        self._attested(address.name, manifest.digest)
         # A package's digest is known only once the build has fetched it (see the applier).
         return {**model.outputs(manifest), "source_digest": pipeline.facts(spec).inputs["source_digest"]}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from edgespec import attestation
 from edgespec.artifact import KEY_PREFIX
 from edgespec.plan.model import Contents
 from edgespec.providers.cloudflare.account import Account, api_errors
@@ -26,7 +27,7 @@ def _bucket(account: Account, record: ResourceRecord) -> Contents:
         for found in page.get("Contents", []):
             objects += 1
             size += found["Size"]
-            foreign += not found["Key"].startswith(KEY_PREFIX)
+            foreign += not found["Key"].startswith((KEY_PREFIX, attestation.KEY_PREFIX))
     return Contents(objects, size, foreign)
 
 

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from edgespec.address import Address
 from edgespec.artifact import KEY_PREFIX
+from edgespec.attestation import Envelope, key_of
 from edgespec.providers.base import Observed, Progress, ProviderError
 from edgespec.providers.cloudflare.account import Account, api_errors
-from edgespec.providers.cloudflare.blobs import Blobs
+from edgespec.providers.cloudflare.blobs import Blobs, StatementOf, no_statement
 from edgespec.providers.cloudflare.live import Live
 from edgespec.spec.units import format_size
 from edgespec.state.model import ResourceRecord
@@ -27,10 +28,11 @@ _TRIES: Final = 3
 
 
 class WeightsProvider:
-    def __init__(self, account: Account, live: Live, blobs: Blobs) -> None:
+    def __init__(self, account: Account, live: Live, blobs: Blobs, statement: StatementOf = no_statement) -> None:
         self._account = account
         self._live = live
         self._blobs = blobs
+        self._statement = statement
 
     def read(self, record: ResourceRecord) -> Observed | None:
         wanted = _blob_sizes(record.inputs)
@@ -48,6 +50,7 @@ class WeightsProvider:
         with api_errors(address, "Uploading weights") as call:
             call.begun = True  # several objects: what failed may not be the first
             self._upload(address, inputs, progress, nonce)
+            self._attest(address, inputs, nonce)
         return _outputs(inputs)
 
     def update(self, record: ResourceRecord, inputs: Inputs, progress: Progress) -> Outputs:
@@ -82,19 +85,37 @@ class WeightsProvider:
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
 
+    def _attest(self, address: Address, inputs: Inputs, nonce: str) -> None:
+        """Puts the statement of where the artifact comes from beside it. One that nobody signed replaces none."""
+        artifact = str(inputs["artifact"])
+        raw = self._statement(address.name.split("/")[0], artifact)
+        if raw is None:
+            return
+        s3 = self._account.s3(str(inputs["jurisdiction"]))
+        condition = {} if Envelope.decode(raw).signatures else {"IfNoneMatch": "*"}
+        try:
+            s3.put_object(
+                Bucket=str(inputs["bucket"]), Key=key_of(artifact), Body=raw, Metadata={NONCE: nonce}, **condition
+            )
+        except s3.exceptions.ClientError as e:
+            if e.response.get("Error", {}).get("Code") not in ("PreconditionFailed", "412"):
+                raise
+
     def delete(self, record: ResourceRecord, others: Sequence[ResourceRecord]) -> None:
         place = (record.inputs["bucket"], record.inputs["jurisdiction"])
         kept: set[str] = set()
+        spoken_of: set[str] = set()
         for other in others:
             if (other.inputs["bucket"], other.inputs["jurisdiction"]) == place:
                 kept |= set(_blob_sizes(other.inputs))
-        doomed = sorted(set(_blob_sizes(record.inputs)) - kept)
+                spoken_of |= _artifacts(other.inputs)
+        doomed = [KEY_PREFIX + sha for sha in sorted(set(_blob_sizes(record.inputs)) - kept)]
+        doomed += [key_of(artifact) for artifact in sorted(_artifacts(record.inputs) - spoken_of)]
         s3 = self._account.s3(str(place[1]))
         with api_errors(record.address, "Deleting weights"):
             for i in range(0, len(doomed), _DELETE_BATCH):
-                keys = [KEY_PREFIX + sha for sha in doomed[i : i + _DELETE_BATCH]]
                 try:
-                    self._remove(record.address, s3, str(place[0]), keys)
+                    self._remove(record.address, s3, str(place[0]), doomed[i : i + _DELETE_BATCH])
                 except s3.exceptions.NoSuchBucket:
                     return
 
@@ -119,6 +140,12 @@ class WeightsProvider:
 def _blob_sizes(inputs: Inputs) -> dict[str, int]:
     blobs: Any = inputs["blobs"]
     return {b["sha256"]: b["size"] for b in blobs}
+
+
+def _artifacts(inputs: Inputs) -> set[str]:
+    """Those whose blobs a record names: of a shard's weights one, of an archive several."""
+    several: Any = inputs.get("artifacts")
+    return {str(a) for a in several} if several is not None else {str(inputs["artifact"])}
 
 
 def _outputs(inputs: Inputs) -> Outputs:
