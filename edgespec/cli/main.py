@@ -16,6 +16,7 @@ from edgespec import __version__
 
 _COMMANDS: Final = {
     "validate": "Check every spec offline: documents, limits, data files.",
+    "fmt": "Lay out YAML files in one way; comments stay.",
     "config": "What a spec comes to in an environment, and who says so.",
     "plan": "Show what apply would do. Changes nothing.",
     "diff": "What two git revisions of the project ask for differently.",

@@ -1,0 +1,1 @@
+"""`init`: a working project from a template per task, and its CI."""
