@@ -14,6 +14,7 @@ from edgespec.diagnostics import EdgespecError
 from edgespec.providers.cloudflare.remote_cache import RemoteOpener, make_bucket
 from edgespec.session import Session
 from edgespec.spec.models import EdgeModel
+from edgespec.statements import Statements
 from edgespec.target import shared_bucket
 
 EXECUTORS: Final = ("local", "ray")
@@ -39,10 +40,18 @@ def build(
 
         return Pipeline(session.workspace.root, session.cache, tell, session.remote, fresh=fresh)
 
+    statements = Statements(session)
     if executor == "local" and parallel == 1:
-        return {spec.name: pipeline_of(spec).build(spec) for spec in specs}
+        built = {}
+        for spec in specs:
+            built[spec.name] = pipeline_of(spec).build(spec)
+            statements.of(spec.name, built[spec.name].digest)
+        return built
     runner = _executor(session, executor, parallel)
-    return build_all(specs, pipeline_of, runner, session.cache, on_event, fresh=fresh)
+    built = build_all(specs, pipeline_of, runner, session.cache, on_event, fresh=fresh)
+    for name, manifest in built.items():
+        statements.of(name, manifest.digest)
+    return built
 
 
 def _executor(session: Session, name: str, parallel: int) -> Executor:

@@ -19,6 +19,8 @@ from edgespec.diagnostics import Diagnostic, Diagnostics, EdgespecError, error, 
 from edgespec.evaluation import floor_of
 from edgespec.operations import Planned
 from edgespec.plan.model import Action, Request
+from edgespec.providers.cloudflare.account import api_errors
+from edgespec.providers.cloudflare.provenance import fetched
 from edgespec.releases import rounded, write_releases
 from edgespec.render.text import show
 from edgespec.resources import deployment, model, worker
@@ -35,6 +37,8 @@ from edgespec.spec.releases import (
 from edgespec.spec.validate import place
 from edgespec.state.model import ResourceRecord, Status
 from edgespec.target import Say
+from edgespec.values import sha256_hex
+from edgespec.wiring import stored_weights
 
 _REFUSED: Final = "Not promoted"
 _FIELDS: Final = 4
@@ -257,6 +261,7 @@ def _release(planned: Planned, name: str, there: ModelReleases | None, revision:
         "teacher": rounded(live.outputs.get("teacher")),
         "revision": revision,
         "dirty": dirty,
+        "provenance": _provenance(planned, name, manifest.digest),
         "from": {
             "environment": planned.session.workspace.environment,
             "worker": version.outputs["script"],
@@ -264,3 +269,13 @@ def _release(planned: Planned, name: str, there: ModelReleases | None, revision:
         },
     }
     return Release.model_validate(said)
+
+
+def _provenance(planned: Planned, name: str, artifact: str) -> str | None:
+    """The digest of the statement that stands beside the artifact: it goes where the artifact goes."""
+    place = stored_weights(planned.plan.refreshed, name, artifact)
+    if place is None:
+        return None
+    with api_errors(place.address, "Reading provenance"):
+        raw = fetched(planned.account, str(place.inputs["bucket"]), str(place.inputs["jurisdiction"]), artifact)
+    return sha256_hex(raw) if raw is not None else None

@@ -124,7 +124,7 @@ def provenance_of(
             return None
         if (manifest := found.build.manifest) is None:
             return statements().to_come()
-        place = _stored(state, name, manifest.digest)
+        place = stored_weights(state, name, manifest.digest)
         if place is None:
             return statements().standing(manifest.digest, statements().of(name, manifest.digest, store=False))
         with api_errors(place.address, "Reading provenance"):
@@ -134,7 +134,7 @@ def provenance_of(
     return standing
 
 
-def _stored(state: State, name: str, artifact: str) -> ResourceRecord | None:
+def stored_weights(state: State, name: str, artifact: str) -> ResourceRecord | None:
     """A shard's weights that are this artifact."""
     for key, record in sorted(state.records.items()):
         mine = key.address.type == weights.TYPE.name and key.address.name.partition("/")[0] == name

@@ -15,12 +15,14 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from edgespec import provenance
+from edgespec import operations, provenance
 from edgespec.artifact import KEY_PREFIX
 from edgespec.attestation import Envelope, Signature, key_of
 from edgespec.build import attest
 from edgespec.diagnostics import EdgespecError, RefusedError
+from edgespec.promotion import promote
 from edgespec.session import connect
+from edgespec.values import sha256_hex
 from edgespec.verification import Verification
 from tests.e2e.conftest import TinyProject
 
@@ -201,6 +203,36 @@ def test_a_cache_is_no_authority(signed: TinyProject) -> None:
     signed.apply_well(destroy=True)
     signed.apply_well()
     assert failed(verify(signed)) == {}
+
+
+def test_a_promotion_takes_the_statement_along(signed: TinyProject, tmp_path: Path) -> None:
+    """From staging to a production that trusts CI alone, on a machine without the key, without the build."""
+    target = {"target": {"type": "local", "port": 0}}
+    rule = {
+        "name": "trusted",
+        "when": "!model.provenance.trusted",
+        "deny": "CI builds.",
+        "environments": ["production"],
+    }
+    both = {"local": target, "production": {**target, "promote_from": "local"}}
+    edit(signed, environments=both, policies=[rule])
+    signed.write_spec(quality={"data": "data/test.jsonl", "metrics": {"accuracy": {"min": 0.1}}})
+    signed.apply_well()
+    (promoted,) = promote(signed.root, (), signed.environ, lambda _: None, source="local", target="production").promoted
+    statement = get(signed, key_of(promoted.after.artifact))
+    assert promoted.after.provenance == sha256_hex(statement)
+
+    del signed.environ["EDGESPEC_SIGNING_KEY"]
+    signed.environ["EDGESPEC_CACHE_DIR"] = str(tmp_path / "another-machine")
+    session = operations.open_session(signed.root, "production", signed.environ, lambda _: None)
+    applied = operations.apply(session, approve=lambda _: True, on_event=lambda _: None)
+    assert applied.result is not None and not applied.result.diagnostics.has_errors
+    assert {c.name for c in provenance.verify(session, "tiny").checks if c.ok} >= {"signature", "release", "chunks"}
+    place = {"Bucket": f"{signed.name}-production-auto", "Key": key_of(promoted.after.artifact)}
+    with contextlib.closing(connect(session)) as account:
+        account.s3("default").put_object(**place, Body=statement + b" ")
+    assert [*failed(provenance.verify(session, "tiny"))] == ["release"]
+    operations.apply(session, destroy=True, approve=lambda _: True, on_event=lambda _: None)
 
 
 @pytest.mark.parametrize(
