@@ -40,6 +40,7 @@ cache:
 """
 PER_SPEC: Final = 6
 """A model, weights in two shards, pinned chunks, a Worker, a deployment."""
+DEPLOYED: Final = "2026-11-30T20:00:00+00:00"
 SHARED: Final = 3
 """Two buckets and a namespace."""
 PROJECT: Final = """\
@@ -111,7 +112,7 @@ def _outputs(type_: str, name: str, environment: str) -> dict[str, Any]:
     made: dict[str, dict[str, Any]] = {
         "kv_namespace": {"id": hashlib.md5(environment.encode(), usedforsecurity=False).hexdigest()},
         "worker": {"version_id": f"version-of-{name}"},
-        "deployment": {"url": f"http://127.0.0.1/w/{name}/", "metrics": {}},
+        "deployment": {"url": f"http://127.0.0.1/w/{name}/", "metrics": {}, "deployed_on": DEPLOYED},
     }
     return made.get(type_, {})
 
@@ -144,27 +145,20 @@ def plan(folder: Path, *options: str, latency: float = 0.0) -> None:
     from edgespec import operations
     from edgespec.cli.main import main
     from edgespec.providers.cloudflare.account import Account, Endpoints
-    from edgespec.providers.cloudflare.worker import WorkerProvider
     from edgespec.secret import Secret
-
-    def is_there(self: WorkerProvider, script: str, version: str) -> bool:
-        return bool(answers["versions"][script] == version)
 
     def connect(_: operations.Session) -> Account:
         return Account(Endpoints("0" * 32, "http://127.0.0.1:9/client/v4", Secret("TOKEN", "none")))
 
-    for owner, name, instead in (
-        (WorkerProvider, "_is_there", is_there),
-        (operations, "Live", _answering(answers, latency)),
-        (operations, "connect", connect),
-    ):
-        setattr(owner, name, instead)
+    for name, instead in (("Live", _answering(answers, latency)), ("connect", connect)):
+        setattr(operations, name, instead)
     sys.argv = ["edgespec", "-C", str(folder), "plan", *options]
     main()
 
 
 def _answering(answers: dict[str, Any], latency: float) -> type[Live]:
     from edgespec.providers.cloudflare.live import Live
+    from edgespec.providers.cloudflare.workers_list import Listed
 
     def after(found: Any) -> Any:
         if latency:
@@ -188,11 +182,8 @@ def _answering(answers: dict[str, Any], latency: float) -> type[Live]:
         def _list_scripts(self) -> dict[str, frozenset[str]]:
             return {script: frozenset({"edgespec"}) for script in after(answers["versions"])}
 
-        def _read_deployment(self, script: str) -> dict[str, float] | None:
-            return {after(answers["versions"][script]): 100.0}
-
-        def _read_subdomain(self, script: str) -> bool | None:
-            return bool(after(True))
+        def _list_workers(self) -> dict[str, Listed]:
+            return {script: Listed(DEPLOYED, True) for script in after(answers["versions"])}
 
     return Answers
 

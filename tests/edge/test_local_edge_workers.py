@@ -419,3 +419,35 @@ def test_hostile_names_are_only_names(clients: Clients) -> None:
     odd = [("metadata", (None, json.dumps({"main_module": "../w.js"}), "application/json"))]
     odd.append(("../w.js", ("../w.js", says("x"), "application/javascript+module")))  # type: ignore[arg-type]
     assert clients.api("PUT", "/workers/scripts/odd", files=odd).status_code == 400
+
+
+def test_the_list_of_workers_says_when_each_was_deployed_and_whether_it_is_open(clients: Clients, name: str) -> None:
+    scripts, account = clients.cloudflare.workers.scripts, clients.account
+    names = sorted(f"{name}-{i}" for i in range(12))
+
+    def code(text: str) -> list[tuple[str, bytes, str]]:
+        return [("main.mjs", says(text).encode(), "application/javascript+module")]
+
+    for each in names:
+        scripts.update(each, account_id=account, metadata={"main_module": "main.mjs"}, files=code(""))
+
+    def listed() -> dict[str, tuple[object, bool]]:
+        found = clients.cloudflare.workers.beta.workers.list(account_id=account, per_page=5)
+        return {w.name: (w.deployed_on, w.subdomain.enabled) for w in found if w.name in names}
+
+    before = listed()
+    assert sorted(before) == names and all(when is not None for when, _ in before.values())
+    uploaded = scripts.versions.with_raw_response.create(
+        names[0], account_id=account, metadata={"main_module": "main.mjs"}, files=code("new")
+    )
+    assert listed() == before  # a version that nobody has deployed
+    version = json.loads(uploaded.text())["result"]["id"]
+    share = [{"version_id": version, "percentage": 100.0}]
+    made = scripts.deployments.create(names[0], account_id=account, strategy="percentage", versions=share)  # type: ignore[arg-type]
+    scripts.subdomain.create(names[1], account_id=account, enabled=not before[names[1]][1], previews_enabled=True)
+    after = listed()
+    assert after[names[0]] == (made.created_on, before[names[0]][1]) != before[names[0]]
+    assert after[names[1]] == (before[names[1]][0], not before[names[1]][1])
+    assert {n: after[n] for n in names[2:]} == {n: before[n] for n in names[2:]}
+    for each in names:
+        scripts.delete(each, account_id=account, force=True)

@@ -91,6 +91,7 @@ export class Scripts {
       ["GET", "/workers/tails/by-consumer/:name", () => success([])],
       ["GET", "/workers/domains", () => success([])],
       ["GET", "/workers/durable_objects/namespaces", () => success([])],
+      ["GET", "/workers/workers", (r) => this.workers(r)],
       ["GET", "/workers/workers/:name", (r) => this.worker(r)],
     ];
   }
@@ -418,10 +419,19 @@ export class Scripts {
 
   /** The newer "workers" resource, of which wrangler reads the subdomain. */
   worker(request) {
-    const { name } = request.params;
-    const { tag, created_on, modified_on, subdomain, settings } = this.script(request);
+    return success(this.describeWorker(request.params.name, this.script(request)));
+  }
+
+  workers({ query }) {
+    const names = Object.keys(this.store.state.scripts).sort();
+    const { items, info } = page(names, query, { perPage: 10, most: 100 });
+    return success(items.map((name) => this.describeWorker(name, this.store.state.scripts[name])), { info });
+  }
+
+  describeWorker(name, { tag, created_on, modified_on, deployments, subdomain, settings }) {
     const references = { workers: [], durable_objects: [], queues: [], domains: [], dispatch_namespace_outbounds: [] };
-    return success({ id: tag, name, created_on, updated_on: modified_on, deployed_on: modified_on, subdomain, references, ...settings });
+    const deployed_on = deployments[0]?.created_on ?? null;
+    return { id: tag, name, created_on, updated_on: modified_on, deployed_on, subdomain, references, ...settings };
   }
 
   describeScript(name) {

@@ -12,6 +12,7 @@ from edgespec.diagnostics import EdgespecError
 from edgespec.providers.base import Observed, Progress, ProviderError
 from edgespec.providers.cloudflare.account import Account, Doing, api_errors, missing_is_fine, uncertain
 from edgespec.providers.cloudflare.live import Live
+from edgespec.providers.cloudflare.workers_list import moment
 from edgespec.state.model import ResourceRecord, Status
 from edgespec.values import Inputs, Outputs
 
@@ -60,7 +61,9 @@ class DeploymentProvider:
         served = ",".join(f"{v}:{p:g}" for v, p in sorted(versions.items()))
         version = next(iter(versions)) if len(versions) == 1 else served
         inputs = {**record.inputs, "version": version, "workers_dev": enabled}
-        return Observed(inputs, record.outputs, complete=record.status is Status.READY)
+        when = self._live.deployed_on(script)
+        outputs = record.outputs if when is None else {**record.outputs, "deployed_on": when}
+        return Observed(inputs, outputs, complete=record.status is Status.READY)
 
     def find(self, address: Address, inputs: Inputs) -> Observed | None:
         return None  # a deployment belongs to its Worker, which is found by name
@@ -80,10 +83,12 @@ class DeploymentProvider:
             _wait_healthy(http, preview, address, progress)
             measured = self._gate(http, preview, address, inputs, progress)
             with api_errors(address, "Deploying") as call:
-                self._deploy(script, version, call)
+                when = self._deploy(script, version, call)
             progress("waiting until it answers", None)
             _wait_healthy(http, url, address, progress)
         outputs: Outputs = {"url": url, "metrics": dict(measured.metrics)}
+        if when is not None:
+            outputs = {**outputs, "deployed_on": when}
         return outputs if measured.teacher is None else {**outputs, "teacher": dict(measured.teacher)}
 
     def _open_previews(self, script: str) -> None:
@@ -94,28 +99,34 @@ class DeploymentProvider:
                 script, account_id=self._account.id, enabled=bool(state["enabled"]), previews_enabled=True
             )
 
-    def _deploy(self, script: str, version: str, call: Doing) -> None:
+    def _deploy(self, script: str, version: str, call: Doing) -> str | None:
+        """When it was deployed, as far as the API says."""
         import cloudflare
 
         wanted = {version: 100.0}
         self._live.forget()
-        if self._live.deployed(script) != wanted:
+        if self._live.deployed(script) == wanted:
+            when = self._live.deployed_on(script)
+        else:
             try:
-                self._account.once.workers.scripts.deployments.create(
+                made = self._account.once.workers.scripts.deployments.create(
                     script,
                     account_id=self._account.id,
                     strategy="percentage",
                     versions=[{"version_id": version, "percentage": 100}],
                 )
+                when = moment(made.created_on)
             except cloudflare.APIError as e:
                 self._live.forget()
                 if not uncertain(e) or self._live.deployed(script) != wanted:
                     raise
+                when = self._live.deployed_on(script)
             call.begun = True
         if not self._live.workers_dev(script):
             self._account.sdk.workers.scripts.subdomain.create(
                 script, account_id=self._account.id, enabled=True, previews_enabled=True
             )
+        return when
 
     def _gate(self, http: httpx.Client, url: str, address: Address, inputs: Inputs, progress: Progress) -> Measured:
         """Measure and compare with the gates; a miss is an error and nothing was changed."""

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 from edgespec.artifact import KEY_PREFIX
 from edgespec.providers.cloudflare.account import Account, not_found
 from edgespec.providers.cloudflare.r2_list import list_objects
+from edgespec.providers.cloudflare.workers_list import Deployment, Known, Listed, list_workers, moment
 
 T = TypeVar("T")
 _PAGE: Final = 100
@@ -31,14 +32,18 @@ class _Seen:
 class Live:
     """Each list is fetched once, by whichever thread asks first; `forget` before what was written is to be seen."""
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: Account, known: Mapping[str, Known] | None = None) -> None:
+        """`known` are deployments as state has them, for a refresh of many Workers: what a list shows to be as it was
+        is not asked for. Without it, and once it was told to forget, each Worker is asked by itself."""
         self._account = account
+        self._known = known
         self._lock = threading.Lock()
         self._seen = _Seen()
 
     def forget(self) -> None:
         with self._lock:
             self._seen = _Seen()
+            self._known = None
 
     def buckets(self, jurisdiction: str) -> frozenset[str]:
         """Names of the buckets of a jurisdiction."""
@@ -63,11 +68,32 @@ class Live:
     def deployed(self, script: str) -> dict[str, float] | None:
         """Version id -> percentage of the newest deployment; empty when nothing was deployed; None when there is no
         such Worker."""
-        return self._once(("deployed", script), lambda: self._read_deployment(script))
+        found = self._deployed(script)
+        return found.versions if found is not None else None
+
+    def deployed_on(self, script: str) -> str | None:
+        """When the newest deployment was made; None where that is not known."""
+        found = self._deployed(script)
+        return found.when if found is not None else None
+
+    def _deployed(self, script: str) -> Deployment | None:
+        return self._once(("deployed", script), lambda: self._deployment(script))
 
     def workers_dev(self, script: str) -> bool | None:
         """Whether the Worker answers at its workers.dev address; None when there is no such Worker."""
+        if (listed := self._listed(script)) is not None:
+            return listed.open
         return self._once(("subdomain", script), lambda: self._read_subdomain(script))
+
+    def _listed(self, script: str) -> Listed | None:
+        return self._once("workers", self._list_workers).get(script) if self._known is not None else None
+
+    def _deployment(self, script: str) -> Deployment | None:
+        """Every deployment has a time of its own: the list's newest being the one that state knows, it is that one."""
+        known, listed = (self._known or {}).get(script), self._listed(script)
+        if known is None or listed is None or listed.deployed_on != known.deployed_on:
+            return self._read_deployment(script)
+        return Deployment({known.version: 100.0}, known.deployed_on)
 
     def _once(self, key: Hashable, read: Callable[[], T]) -> T:
         with self._lock:
@@ -139,12 +165,18 @@ class Live:
     def _list_scripts(self) -> dict[str, frozenset[str]]:
         return {s["id"]: frozenset(s.get("tags") or ()) for s in self._account.get("/workers/scripts")["result"]}
 
-    def _read_deployment(self, script: str) -> dict[str, float] | None:
+    def _list_workers(self) -> dict[str, Listed]:
+        return list_workers(self._account)
+
+    def _read_deployment(self, script: str) -> Deployment | None:
         body = self._found(f"/workers/scripts/{script}/deployments")
         if body is None:
             return None
         deployments = body["result"]["deployments"]
-        return {v["version_id"]: float(v["percentage"]) for v in deployments[0]["versions"]} if deployments else {}
+        if not deployments:
+            return Deployment({}, None)
+        versions = {v["version_id"]: float(v["percentage"]) for v in deployments[0]["versions"]}
+        return Deployment(versions, moment(deployments[0].get("created_on")))
 
     def _read_subdomain(self, script: str) -> bool | None:
         body = self._found(f"/workers/scripts/{script}/subdomain")
