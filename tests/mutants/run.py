@@ -58,6 +58,8 @@ EXAMPLES: Final = 5
 RESULTS: Final = Path("build/mutants/results.jsonl")
 BY_TYPES: Final = "refused by mypy"
 _MEMORY: Final = 4 << 30
+_LEAST: Final = 2.0
+"""Seconds of CPU that every test has."""
 _WALL: Final = 300.0
 """Seconds after which a mutant that does nothing any more is ended."""
 
@@ -106,6 +108,7 @@ class Mutants:
         if left:
             self._cover(session.items, {real_function(m).__code__ for m in left})
             items = {i.nodeid: i for i in session.items}
+            self._leave_out_what_fails_in_a_fork(items)
             say(f"tests take {sum(self.durations.values()):.1f} s of CPU")
             with RESULTS.open("a", encoding="utf-8") as out:
                 for number, mutant in enumerate(left, 1):
@@ -139,12 +142,26 @@ class Mutants:
             finally:
                 sys.setprofile(None)
                 threading.setprofile(None)  # type: ignore[arg-type]
-            self.durations[item.nodeid] = time.process_time() - started
             if any(r.failed for r in reports):
                 say(f"left out, since it fails without a mutant: {item.nodeid}")
                 continue
+            self.durations[item.nodeid] = time.process_time() - started
             for code in called:
                 self.covering[code].add(item.nodeid)
+
+    def _leave_out_what_fails_in_a_fork(self, items: dict[str, pytest.Item]) -> None:
+        """A test that cannot be run there would kill every mutant that it meets."""
+        while True:
+            names = sorted(self.durations, key=lambda n: self.durations[n])
+            ended, killer = in_fork(None, [(items[n], _LEAST + 4 * self.durations[n]) for n in names])
+            if ended == "survived":
+                return
+            if killer not in self.durations:
+                raise RuntimeError(f"the tests end by {killer} without a mutant")
+            say(f"left out, since it fails in a fork: {killer}")
+            del self.durations[killer]
+            for covering in self.covering.values():
+                covering.discard(killer)
 
     def _run(self, mutant: Mutant, items: dict[str, pytest.Item]) -> Result:
         names = self.covering.get(real_function(mutant).__code__, set())
@@ -152,13 +169,13 @@ class Mutants:
             return Result("untested", tests=self.tests)
         killers = self.killers[mutant.file + mutant.function]
         ordered = sorted(names, key=lambda n: (-killers[n], self.durations[n], n))
-        ended, killer = in_fork(mutant, [(items[n], 2 + 4 * self.durations[n]) for n in ordered])
+        ended, killer = in_fork(mutant, [(items[n], _LEAST + 4 * self.durations[n]) for n in ordered])
         if ended == "killed":
             killers[killer] += 1
         return Result(ended, killer, "" if ended == "killed" else self.tests)
 
 
-def in_fork(mutant: Mutant, tests: Sequence[tuple[pytest.Item, float]]) -> tuple[str, str]:
+def in_fork(mutant: Mutant | None, tests: Sequence[tuple[pytest.Item, float]]) -> tuple[str, str]:
     """How it ended, and the test that failed. Each test has so many seconds of CPU."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -179,7 +196,7 @@ def in_fork(mutant: Mutant, tests: Sequence[tuple[pytest.Item, float]]) -> tuple
     return ("killed", killer) if killer else ("survived", "")
 
 
-def _child(mutant: Mutant, tests: Sequence[tuple[pytest.Item, float]], writing: int) -> None:
+def _child(mutant: Mutant | None, tests: Sequence[tuple[pytest.Item, float]], writing: int) -> None:
     """Never returns."""
     null = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
@@ -187,7 +204,8 @@ def _child(mutant: Mutant, tests: Sequence[tuple[pytest.Item, float]], writing: 
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     try:
-        activate(mutant)
+        if mutant is not None:
+            activate(mutant)
         for number, (item, seconds) in enumerate(tests, 1):
             following = tests[number][0] if number < len(tests) else None
             signal.setitimer(signal.ITIMER_VIRTUAL, seconds)  # SIGVTALRM ends the process
