@@ -109,5 +109,8 @@ def _side_by_side(
     sessions: Sequence[Session | EdgespecError],
     parallel: int,
 ) -> list[EnvironmentPlan]:
-    with ThreadPoolExecutor(parallel, thread_name_prefix="plan") as pool:
+    pool = ThreadPoolExecutor(parallel, thread_name_prefix="plan")
+    try:
         return list(pool.map(plan, environments, sessions))
+    finally:  # ctrl-C waits for no answer from the other side
+        pool.shutdown(wait=False, cancel_futures=True)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
-from edgespec import assets
-from edgespec.fleet import EnvironmentPlan, Plans
+from edgespec import assets, operations
+from edgespec.diagnostics import EdgespecError, error
+from edgespec.fleet import EnvironmentPlan, Plans, plan_all
+from edgespec.session import Session
 from tests.unit.cli.conftest import PROJECT, SPEC, Run
 from tests.world import World
 
@@ -175,6 +178,26 @@ def test_a_comment_of_many_models_stays_short(run: Run, project: Path) -> None:
     assert ran.code == 0 and 40_000 < len(ran.out.encode()) < 65_536
     assert ran.out.count("more changes are not listed") + ran.out.count("details of") >= 1
     assert ran.out.count("<details>") == ran.out.count("</details>")
+
+
+def test_ctrl_c_waits_for_no_plan(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    goes_on, finished = threading.Event(), threading.Event()
+
+    def plan(session: Session, **_: Any) -> Any:
+        if session.workspace.environment == "local":
+            raise KeyboardInterrupt
+        goes_on.wait(30)
+        finished.set()
+        raise EdgespecError(error("ES000", "Too late"))
+
+    monkeypatch.setattr(operations, "plan", plan)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            plan_all(project, ("local", "staging"), {"EDGESPEC_CACHE_DIR": str(tmp_path / "cache")}, lambda _: None)
+        assert not finished.is_set()
+    finally:
+        goes_on.set()
+    assert finished.wait(30)
 
 
 def test_the_worst_exit_code_wins() -> None:
