@@ -181,11 +181,13 @@ def test_a_comment_of_many_models_stays_short(run: Run, project: Path) -> None:
 
 
 def test_ctrl_c_waits_for_no_plan(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    goes_on, finished = threading.Event(), threading.Event()
+    begun, goes_on, finished = threading.Event(), threading.Event(), threading.Event()
 
     def plan(session: Session, **_: Any) -> Any:
         if session.workspace.environment == "local":
+            begun.wait(30)
             raise KeyboardInterrupt
+        begun.set()
         goes_on.wait(30)
         finished.set()
         raise EdgespecError(error("ES000", "Too late"))
