@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 from edgespec.address import Address
 from edgespec.values import Inputs, Outputs
@@ -21,15 +22,11 @@ class Status(StrEnum):
     DELETING = "deleting"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Key:
+class Key(NamedTuple):
     """A record's place in state: its address, and for a deposed one the id that tells it from the current one."""
 
     address: Address
     deposed: str = ""
-
-    def __hash__(self) -> int:
-        return hash(self.address) ^ hash(self.deposed)
 
     def __str__(self) -> str:
         return f"{self.address} (deposed {self.deposed})" if self.deposed else str(self.address)
