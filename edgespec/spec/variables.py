@@ -10,6 +10,7 @@ from edgespec.diagnostics import Diagnostic, error
 from edgespec.spec.document import Node
 
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_FIELDS: Final = ("target", "state")
 STAND_IN: Final = "0" * 32
 """Keeps the shape of an account id in environments that are not the one in use."""
 
@@ -19,8 +20,7 @@ def substitute(project: Node, variables: Mapping[str, str], selected: str | None
     branches = list(_branches(project))
     inside = {id(node): node for _, branch in branches for node in branch.walk()}
     required = {id(node) for name, branch in branches if name == selected for node in branch.walk()}
-    outside = _outside(project, frozenset(id(branch) for _, branch in branches))
-    found = [_misplaced(n) for n in outside if _has_variable(n)]
+    found = [_misplaced(n) for n in _outside(project) if _has_variable(n)]
     for key, node in inside.items():
         found += _replace(node, variables, required=key in required)
     return found
@@ -35,16 +35,22 @@ def _branches(project: Node) -> Iterator[tuple[str, Node]]:
     """Each environment's name and what may hold variables in it."""
     environments = project.child("environments")
     for name, environment in environments.entries.items() if environments else ():
-        for field in ("target", "state"):
+        for field in _FIELDS:
             if (branch := environment.child(field)) is not None:
                 yield name, branch
 
 
-def _outside(node: Node, branches: frozenset[int]) -> Iterator[Node]:
-    yield node
-    for child in (*node.items, *node.entries.values()):
-        if id(child) not in branches:
-            yield from _outside(child, branches)
+def _outside(project: Node) -> Iterator[Node]:
+    """Everything else, by where it stands: what is inside may be meant elsewhere too, by an alias."""
+    for name, node in project.entries.items():
+        if name != "environments" or node.kind != "map":
+            yield from node.walk()
+            continue
+        for environment in node.entries.values():
+            inside = environment.entries.items() if environment.kind == "map" else [("", environment)]
+            for field, value in inside:
+                if field not in _FIELDS:
+                    yield from value.walk()
 
 
 def _has_variable(node: Node) -> bool:

@@ -74,3 +74,8 @@ def test_elsewhere_it_is_refused_even_within_a_text() -> None:
     assert codes(project)[0] == "ES120"
     shared = HEAD.replace("shop", "&n '${A}'") + STAGING.replace("'${ACCOUNT_ID}'", "*n")
     assert codes(load_project(Source("p", shared), {"A": ACCOUNT}, "staging"))[0] == "ES120"
+    aliased = (
+        "  a:\n    target: &t {type: cloudflare, account: '${A}'}\n    overrides: {'*': {metadata: {labels: *t}}}\n"
+    )
+    (problem,) = load(aliased, "a", {"A": ACCOUNT}).diagnostics
+    assert (problem.code, str(problem.source)) == ("ES120", "edgespec.yaml:6:44")
