@@ -29,6 +29,7 @@ _TAGS: Final = _TEXT_TAGS | {f"{_STANDARD}{name}" for name in ("int", "float", "
 """Tags that say what a schema would say anyway; all others would change what a value means."""
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_SCALAR: Final = yaml.ScalarEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,9 @@ class _Composer:
         self.lines = _BREAK.split(source.text)
         self.found: list[Diagnostic] = []
         self.anchors: dict[str, Node] = {}
+        self.path = source.path
         self.loader = _LOADER(source.text)
+        self.next = self.loader.get_event
 
     def documents(self) -> list[Node]:
         found: list[Node] = []
@@ -156,28 +159,32 @@ class _Composer:
             self.loader.dispose()
         return found
 
-    def place(self, mark: Any, end: Any = None) -> SourceRange:
-        line = self.lines[mark.line] if mark.line < len(self.lines) else ""
-        length = end.column - mark.column if end is not None and end.line == mark.line else 1
-        return SourceRange(self.source.path, mark.line + 1, mark.column + 1, max(1, length), line)
+    def place(self, event: Any) -> SourceRange:
+        """A scalar's first line, of anything else the first character."""
+        mark, end = event.start_mark, event.end_mark
+        at, column = mark.line, mark.column
+        length = end.column - column if type(event) is _SCALAR and end.line == at else 1
+        line = self.lines[at] if at < len(self.lines) else ""
+        return SourceRange(self.path, at + 1, column + 1, length if length > 1 else 1, line)
 
     def node(self, event: Any, depth: int) -> Node:
-        where = self.place(event.start_mark, event.end_mark if isinstance(event, yaml.ScalarEvent) else None)
+        where = self.place(event)
         if depth > MAX_DEPTH:
             raise _RefusedError(error("ES103", "Nested too deeply", f"More than {MAX_DEPTH} levels.", source=where))
-        if isinstance(event, yaml.AliasEvent):
+        kind = type(event)
+        if kind is yaml.AliasEvent:
             return self.alias(event, where)
         if event.tag and event.tag not in _TAGS:
             raise _RefusedError(
                 error("ES104", "Unknown tag", f"{event.tag} has no meaning here; remove it.", source=where)
             )
-        if isinstance(event, yaml.ScalarEvent):
+        if kind is _SCALAR:
             # libyaml's style of a plain scalar is '', PyYAML's None
             null = not event.style and event.tag not in _TEXT_TAGS and event.value in _NULLS
             node = Node("scalar", where, None if null else event.value, style=event.style or "", lines=self.lines)
-        elif isinstance(event, yaml.SequenceStartEvent):
+        elif kind is yaml.SequenceStartEvent:
             node = Node("list", where)
-            while not isinstance(inner := self.loader.get_event(), yaml.SequenceEndEvent):
+            while type(inner := self.next()) is not yaml.SequenceEndEvent:
                 node.items.append(self.node(inner, depth + 1))
             self.measure(node, depth)
         else:
@@ -190,23 +197,17 @@ class _Composer:
     def mapping(self, where: SourceRange, depth: int) -> Node:
         node = Node("map", where)
         merged: list[Node] = []
-        while not isinstance(event := self.loader.get_event(), yaml.MappingEndEvent):
-            key = self.node(event, depth + 1)
-            value = self.node(self.loader.get_event(), depth + 1)
-            if key.kind != "scalar":
-                raise _RefusedError(
-                    error("ES105", "A key must be text", "Lists and maps cannot be keys.", source=key.where)
-                )
-            plain = isinstance(event, yaml.ScalarEvent) and not event.style
-            name = key.value if key.value is not None else (event.value if plain else "") or "null"
+        entries, keys = node.entries, node.keys
+        while type(event := self.next()) is not yaml.MappingEndEvent:
+            name, place, plain = self.key(event, depth + 1)
+            value = self.node(self.next(), depth + 1)
             if name == "<<" and plain:
                 merged += value.items if value.kind == "list" else [value]
-            elif name in node.entries:
-                first = node.keys[name]
-                detail = f"{name!r} was given before, at {first}; only one of them can be meant."
-                self.found.append(error("ES106", "Duplicate key", detail, source=key.where))
+            elif name in entries:
+                detail = f"{name!r} was given before, at {keys[name]}; only one of them can be meant."
+                self.found.append(error("ES106", "Duplicate key", detail, source=place))
             else:
-                node.entries[name], node.keys[name] = value, key.where
+                entries[name], keys[name] = value, place
         for base in merged:
             if base.kind != "map":
                 raise _RefusedError(
@@ -217,6 +218,19 @@ class _Composer:
                     node.entries[name], node.keys[name] = value, base.keys[name]
         return node
 
+    def key(self, event: Any, depth: int) -> tuple[str, SourceRange, bool]:
+        """A key's name, its place, and whether it is written without quotes."""
+        plain = type(event) is _SCALAR and not event.style
+        if plain and not event.tag and not event.anchor and event.value not in _NULLS and depth <= MAX_DEPTH:
+            return event.value, self.place(event), True  # nearly every key: a node would only be thrown away
+        key = self.node(event, depth)
+        if key.kind != "scalar":
+            raise _RefusedError(
+                error("ES105", "A key must be text", "Lists and maps cannot be keys.", source=key.where)
+            )
+        name = key.value if key.value is not None else (event.value if plain else "") or "null"
+        return name, key.where, plain
+
     def alias(self, event: Any, where: SourceRange) -> Node:
         target = self.anchors.get(event.anchor)
         if target is None:
@@ -226,9 +240,12 @@ class _Composer:
 
     def measure(self, node: Node, depth: int) -> None:
         """Refuse what its aliases make too large or too deep, however short its text is."""
-        children = (*node.items, *node.entries.values())
-        node.size = 1 + sum(n.size for n in children)
-        node.height = max((1 + n.height for n in children), default=0)
+        size, height = 1, 0
+        for child in node.items or node.entries.values():
+            size += child.size
+            if child.height >= height:
+                height = child.height + 1
+        node.size, node.height = size, height
         if node.size > MAX_NODES:
             detail = f"With its aliases expanded this holds more than {MAX_NODES:,} values."
             raise _RefusedError(error("ES108", "Too large", detail, source=node.where))

@@ -79,7 +79,8 @@ class SpecFiles:
                 self._found.append(error("ES134", "Empty file", "It holds no EdgeModel.", source=source.range(0, 0)))
             for node in parsed.value or ():
                 if expect_kind(node, "EdgeModel", self._found):
-                    self._found += variables.refuse(node)
+                    if "${" in source.text or "\\" in source.text:  # what an escape stands for may be either of them
+                        self._found += variables.refuse(node)
                     self._documents.append((node, source.path))
 
     def load(self, project: Project, overlays: Sequence[Overlay] = ()) -> Checked[tuple[LoadedSpec, ...]]:
