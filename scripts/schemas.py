@@ -51,8 +51,55 @@ MODELS: dict[str, tuple[type[BaseModel], str]] = {
 def render(model: type[BaseModel], title: str) -> str:
     schema: dict[str, Any] = model.model_json_schema()
     schema.pop("title", None)
+    if model is Project:
+        schema = overlaid(schema)
     document = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **schema}
     return json.dumps(document, indent=2, ensure_ascii=False, sort_keys=False) + "\n"
+
+
+def overlaid(project: dict[str, Any]) -> dict[str, Any]:
+    """The project's schema with `overrides` as partial specs: what is required elsewhere may be left out, and anything
+    may be `null`, which removes it. What has an identity cannot be overlaid."""
+    spec = _partial(EdgeModel.model_json_schema())
+    shapes: dict[str, Any] = spec.pop("$defs")
+    for name in ("apiVersion", "kind"):
+        del spec["properties"][name]
+    del shapes["Metadata"]["properties"]["name"]
+    shapes["EdgeModel"] = spec
+    project["$defs"] |= {f"Overlay.{name}": shape for name, shape in shapes.items()}
+    environment = project["$defs"]["Environment"]["properties"]["overrides"]
+    environment["additionalProperties"] = {"$ref": "#/$defs/Overlay.EdgeModel"}
+    return project
+
+
+_LEFT_OUT = ("required", "discriminator", "minProperties", "default")
+
+
+def _partial(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_partial(v) for v in value]
+    if not isinstance(value, dict):
+        return value
+    found: dict[str, Any] = {}
+    for key, inner in value.items():
+        if key in ("properties", "patternProperties", "$defs"):  # names, not words of the schema
+            each = _or_null if key != "$defs" else _same
+            found[key] = {name: each(_partial(shape)) for name, shape in inner.items()}
+        elif key == "additionalProperties" and isinstance(inner, dict):
+            found[key] = _or_null(_partial(inner))
+        elif key == "$ref":
+            found[key] = inner.replace("#/$defs/", "#/$defs/Overlay.")
+        elif key not in _LEFT_OUT:
+            found["anyOf" if key == "oneOf" else key] = _partial(inner)
+    return found
+
+
+def _same(schema: Any) -> Any:
+    return schema
+
+
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [schema, {"type": "null"}]}
 
 
 def main() -> int:

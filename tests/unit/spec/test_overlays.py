@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgespec import assets
 from edgespec.spec.document import Node, Source, parse
 from edgespec.spec.overlays import merge
 from edgespec.spec.selectors import parse_selector
@@ -111,6 +112,26 @@ def _patched(base: Any, over: Any) -> Any:
         else:
             found[key] = _patched(found.get(key), value)
     return found
+
+
+@pytest.mark.parametrize(
+    ("overlay", "fits"),
+    [
+        ({"cache": {"weights": {"memory": "3MiB", "kv": None}}}, True),
+        ({"task": {"max_tokens": 5}, "regions": {"default": None, "shards": {"eu": {"jurisdiction": "eu"}}}}, True),
+        ({"quality": {"metrics": {"accuracy": None}}, "metadata": {"labels": {"a": "b"}}}, True),
+        ({}, True),
+        ({"worker": {"engin": "edge"}}, False),
+        ({"regions": {"defualt": "eu"}}, False),
+        ({"metadata": {"name": "x"}}, False),
+        ({"kind": "EdgeModel"}, False),
+        (None, False),
+    ],
+)
+def test_editors_know_what_an_overlay_may_say(overlay: Any, fits: bool) -> None:
+    environments = {"a": {"target": {"type": "local"}, "overrides": {"*": overlay}}}
+    document = {"apiVersion": "edgespec/v1", "kind": "Project", "name": "shop", "environments": environments}
+    assert (assets.schema_error("project", document) is None) is fits
 
 
 PROJECT = """apiVersion: edgespec/v1
