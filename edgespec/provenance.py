@@ -1,6 +1,6 @@
 """`verify`: what a model serves is what its statement is about, byte for byte, and somebody trusted says so.
 
-Reads the environment's account and its buckets; changes nothing.
+Reads the environment's account and its buckets; only `attest` writes, and only statements.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from edgespec.artifact import KEY_PREFIX, FileEntry, Manifest
 from edgespec.attestation import Envelope
 from edgespec.diagnostics import EdgespecError, error
 from edgespec.providers.cloudflare.account import Account, api_errors
-from edgespec.providers.cloudflare.provenance import fetched
+from edgespec.providers.cloudflare.provenance import fetched, put
 from edgespec.resources import deployment, weights, worker
 from edgespec.session import Session, connect, stored
 from edgespec.signing import PublicKey, public_key, vouching
@@ -62,6 +62,26 @@ def verify(session: Session, name: str, key: Path | None = None) -> Verification
         found.revision,
         found.signed_by,
     )
+
+
+def attest(session: Session, name: str) -> tuple[str, ...]:
+    """Put the statement that this machine has, or can make, of what is deployed as `name` beside it: the buckets that
+    got it. For what was deployed before there was a key. Raises where nobody here knows how it was built."""
+    state, known = stored(session)
+    session.workspace.check_names((name,), also=known)
+    artifact, places = _deployed(session, state, name)
+    raw = Statements(session).of(name, artifact)
+    if raw is None:
+        detail = (
+            f"What {name} serves, {artifact[:_SHOWN]}, was not built on this machine from the files that are here now. "
+            "Run it where it was built, at that commit; or build and apply it anew."
+        )
+        raise EdgespecError(error("ES732", "Nothing can be said of this artifact", detail))
+    with contextlib.closing(connect(session)) as account:
+        for place in places:
+            with api_errors(place.address, "Writing provenance"):
+                put(account, place.bucket, place.jurisdiction, artifact, raw, {})
+    return tuple(p.bucket for p in places)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from edgespec.session import connect
 from edgespec.values import sha256_hex
 from edgespec.verification import Verification
 from tests.e2e.conftest import TinyProject
+from tests.tiny import EXAMPLES, write_examples
 
 PEM = serialization.Encoding.PEM
 
@@ -161,12 +162,29 @@ def test_statements_go_with_their_artifacts(signed: TinyProject) -> None:
 
 
 def test_nobody_signed_and_nobody_is_trusted(project: TinyProject) -> None:
+    head = {"head": {"train": "data/train.jsonl", "seed": 12}}
+    project.write_spec(model={"source": "./models/tiny", "pipeline": [head]})
     project.apply_well()
     found = verify(project)
     assert (found.passed, found.signed_by) == (True, "")
     assert next(c.said for c in found.checks if c.ok is None).startswith("signed by nobody; name trusted keys")
     with pytest.raises(EdgespecError, match="ES139"):
         provenance.verify(project.session(), "tony")
+
+    (project.root / "release.pub").write_bytes(RELEASE[1])
+    edit(project, provenance={"keys": ["release.pub"]})
+    assert failed(verify(project)) == {"signature": "signed by nobody"}
+    project.environ["EDGESPEC_SIGNING_KEY"] = RELEASE[0]  # deployed before there was a key
+    assert provenance.attest(project.session(), "tiny") == (f"{project.name}-local-auto",)
+    assert failed(verify(project)) == {}
+    write_examples(project.root / "data" / "train.jsonl", {**EXAMPLES, "other": ("hi", "hello")})
+    project.environ["EDGESPEC_SIGNING_KEY"] = STRANGER[0]
+    assert provenance.attest(project.session(), "tiny")  # what somebody trusted has said is still there
+    assert failed(verify(project)) == {}
+    (project.root / "release.pub").write_bytes(STRANGER[1])
+    project.environ["EDGESPEC_CACHE_DIR"] = str(project.root / "nothing-in-it")
+    with pytest.raises(EdgespecError, match="ES732"):
+        provenance.attest(project.session(), "tiny")
 
 
 def test_production_takes_what_somebody_trusted_has_built(signed: TinyProject) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from typing import Any
 
-from edgespec.attestation import LIMIT, key_of
+from edgespec.attestation import LIMIT, Envelope, key_of
 from edgespec.providers.cloudflare.account import Account
 
 
@@ -19,3 +20,16 @@ def fetched(account: Account, bucket: str, jurisdiction: str, artifact: str) -> 
     with contextlib.closing(body):
         raw = bytes(body.read(LIMIT + 1))
     return raw if len(raw) <= LIMIT else None
+
+
+def put(
+    account: Account, bucket: str, jurisdiction: str, artifact: str, raw: bytes, metadata: Mapping[str, str]
+) -> None:
+    """An envelope that nobody signed takes no other's place. Raises what S3 raises."""
+    s3: Any = account.s3(jurisdiction)
+    condition = {} if Envelope.decode(raw).signatures else {"IfNoneMatch": "*"}
+    try:
+        s3.put_object(Bucket=bucket, Key=key_of(artifact), Body=raw, Metadata=dict(metadata), **condition)
+    except s3.exceptions.ClientError as e:
+        if e.response.get("Error", {}).get("Code") not in ("PreconditionFailed", "412"):
+            raise

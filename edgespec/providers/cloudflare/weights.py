@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from edgespec.address import Address
 from edgespec.artifact import KEY_PREFIX
-from edgespec.attestation import Envelope, key_of
+from edgespec.attestation import key_of
 from edgespec.providers.base import Observed, Progress, ProviderError
+from edgespec.providers.cloudflare import provenance
 from edgespec.providers.cloudflare.account import Account, api_errors
 from edgespec.providers.cloudflare.blobs import Blobs, StatementOf, no_statement
 from edgespec.providers.cloudflare.live import Live
@@ -86,20 +87,12 @@ class WeightsProvider:
                 raise
 
     def _attest(self, address: Address, inputs: Inputs, nonce: str) -> None:
-        """Puts the statement of where the artifact comes from beside it. One that nobody signed replaces none."""
+        """Puts the statement of where the artifact comes from beside it."""
         artifact = str(inputs["artifact"])
         raw = self._statement(address.name.split("/")[0], artifact)
-        if raw is None:
-            return
-        s3 = self._account.s3(str(inputs["jurisdiction"]))
-        condition = {} if Envelope.decode(raw).signatures else {"IfNoneMatch": "*"}
-        try:
-            s3.put_object(
-                Bucket=str(inputs["bucket"]), Key=key_of(artifact), Body=raw, Metadata={NONCE: nonce}, **condition
-            )
-        except s3.exceptions.ClientError as e:
-            if e.response.get("Error", {}).get("Code") not in ("PreconditionFailed", "412"):
-                raise
+        if raw is not None:
+            place = str(inputs["bucket"]), str(inputs["jurisdiction"])
+            provenance.put(self._account, *place, artifact, raw, {NONCE: nonce})
 
     def delete(self, record: ResourceRecord, others: Sequence[ResourceRecord]) -> None:
         place = (record.inputs["bucket"], record.inputs["jurisdiction"])
