@@ -110,6 +110,7 @@ def validate(
             view = open_session(root, name, environ, lambda _: None, any_environment=environment is None, reader=reader)
             view = replace(view, remote=None)
             found += view.workspace.warnings
+            found += _untrustworthy(view)
             picked = frozenset(narrowed(view.workspace, (), selector))
             mine = [s for s in view.workspace.specs if not picked or s.name in picked]
             fresh = [s for s in mine if s not in checked.setdefault(s.name, [])]
@@ -123,6 +124,15 @@ def validate(
     if session is None or merged.has_errors:
         raise EdgespecError(merged)
     return session, merged
+
+
+def _untrustworthy(session: Session) -> Diagnostics:
+    """Trusted keys that are none."""
+    if not session.workspace.project.provenance.keys:
+        return Diagnostics()
+    from edgespec.statements import Statements
+
+    return Statements(session).key_problems
 
 
 def _different(project: Project) -> list[str]:

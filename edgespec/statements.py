@@ -14,7 +14,7 @@ from edgespec.attestation import Envelope
 from edgespec.build import attest
 from edgespec.build.attest import Revision
 from edgespec.build.pipeline import Pipeline
-from edgespec.diagnostics import EdgespecError
+from edgespec.diagnostics import Diagnostics, EdgespecError, warning
 from edgespec.plan.policy import Provenance
 from edgespec.revisions import Repository
 from edgespec.session import Session
@@ -49,6 +49,19 @@ class Statements:
                 for i, n in enumerate(names)
             )
         return self._trusted
+
+    @property
+    def key_problems(self) -> Diagnostics:
+        """Of the trusted keys: those that are none."""
+        try:
+            found = self.trusted
+        except EdgespecError as e:
+            return e.diagnostics
+        twice = {k.keyid for k in found if [o.keyid for o in found].count(k.keyid) > 1}
+        names = ", ".join(k.name for k in found if k.keyid in twice)
+        return (
+            Diagnostics.of(warning("ES733", "One key twice", f"{names} hold the same key.")) if twice else Diagnostics()
+        )
 
     @property
     def signer(self) -> Signer | None:

@@ -19,7 +19,7 @@ from edgespec.plan.budget import Fit
 from edgespec.plan.cost import NOTHING, Costs, Estimate, ModelCost
 from edgespec.plan.file import to_document
 from edgespec.plan.model import Plan, Request
-from edgespec.plan.policy import Facts, Verdict
+from edgespec.plan.policy import Facts, Provenance, Verdict
 from edgespec.spec.document import Source, parse
 from edgespec.spec.models import EdgeModel, Policy
 from tests.world import ENVIRONMENT, PROJECT, MemoryStore, World, apply, plan, spec
@@ -43,7 +43,8 @@ def removed() -> Plan:
 
 def facts(made: Plan, *specs: EdgeModel, **more: Any) -> Facts:
     given: dict[str, Any] = {"fits": (), "costs": NOTHING, **more}
-    return Facts(PROJECT, ENVIRONMENT, made, {s.name: s for s in specs}, given["fits"], given["costs"])
+    told = given.get("provenance", lambda _: None)
+    return Facts(PROJECT, ENVIRONMENT, made, {s.name: s for s in specs}, given["fits"], given["costs"], told)
 
 
 def say(made: Facts, *whens: str, deny: bool = True, environments: tuple[str, ...] = ()) -> list[Verdict]:
@@ -245,3 +246,35 @@ def test_a_whole_number_beyond_64_bits_is_no_crash() -> None:
     huge = replace(gone, before={"title": 2**70})
     given = facts(replace(made, changes=(huge,)), BETA)
     assert len(say(given, "change.before.title > 1.0")) == 1
+
+
+BY_CI = Provenance(True, True, True, "https://ci.example.com/apply.yml", "1a2b3c4d")
+
+
+@pytest.mark.parametrize(
+    ("when", "said", "speaks"),
+    [
+        ("!model.provenance.trusted", BY_CI, False),
+        ("!model.provenance.trusted", Provenance(True, True, False, "urn:x", ""), True),
+        ("!model.provenance.signed", Provenance(True), True),
+        ("!model.provenance.present", Provenance(), True),
+        ('!model.provenance.builder.startsWith("https://ci.example.com/")', BY_CI, False),
+        ('model.provenance.revision == ""', Provenance(True), True),
+        ('environment == "local" && !(model.provenance.trusted && spec.task.type == "embedding")', BY_CI, False),
+    ],
+)
+def test_where_an_artifact_comes_from(when: str, said: Provenance, *, speaks: bool) -> None:
+    world = World()
+    made = plan(world, MemoryStore(world), [BETA])
+    verdicts = say(facts(made, BETA, provenance={"beta": said}.get), when)
+    assert [v.about for v in verdicts] == ([("beta",)] if speaks else [])
+    assert not any(v.failure for v in verdicts)
+
+
+def test_what_goes_needs_nobodys_word() -> None:
+    """Of what nothing will serve any more nothing is asked: not for a model, nor for a change and its owner."""
+    made = facts(removed(), ALPHA, BETA, provenance={"beta": Provenance()}.get)
+    (by_model,) = say(made, "!model.provenance.trusted")
+    assert by_model.about == ("beta",)
+    (by_change,) = say(made, '!model.provenance.trusted && change.type == "worker"')
+    assert by_change.about == ("worker/beta",)
