@@ -56,7 +56,7 @@ def _same(text: str, laid_out: str) -> bool:
 def _events(text: str) -> list[tuple[Any, ...]]:
     """What the text means, and how its scalars are quoted; not where anything stands."""
     fields = ("anchor", "tag", "implicit", "value", "style", "flow_style", "explicit", "version", "tags")
-    loader = yaml.SafeLoader(text)
+    loader: Any = yaml.SafeLoader(text)
     found = []
     while loader.check_event():
         event = loader.get_event()
@@ -229,7 +229,7 @@ class _Layout:
             end -= 1
         return end, kept
 
-    def _folded(self, token: yaml.Token, written: str) -> str:
+    def _folded(self, token: yaml.ScalarToken, written: str) -> str:
         """A scalar over several lines: how far they are indented does not count, but it shall look like it did."""
         level = self.levels[-1] if self.levels else _Level(0, 0, sequence=False)
         least = (level.new + INDENT if self.levels else 0) + INDENT * self.flows
