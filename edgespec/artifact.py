@@ -111,7 +111,10 @@ class Manifest:
 
     @classmethod
     def decode(cls, raw: bytes) -> Manifest:
-        return cls.from_json(json.loads(raw))
+        """`raw` is what `encode` made: its digest is the manifest's."""
+        found = cls.from_json(json.loads(raw))
+        found._digest.append(sha256_hex(raw))
+        return found
 
 
 def split(data: bytes | memoryview, chunk_bytes: int) -> list[memoryview]:

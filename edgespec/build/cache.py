@@ -61,8 +61,8 @@ class Stamp:
     inode: int
 
     @classmethod
-    def of(cls, path: Path) -> Stamp:
-        s = path.stat()
+    def of(cls, path: Path | str) -> Stamp:
+        s = os.stat(path)  # noqa: PTH116  # of text too
         return cls(s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino)
 
 
@@ -114,6 +114,7 @@ class Cache:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._home = root / "v1"
+        self._blobs = str(self._home / "blobs")
         self._stats: dict[str, list[Any]] | None = None
         self._fresh: dict[str, list[Any]] = {}
 
@@ -121,26 +122,29 @@ class Cache:
 
     def input(self, path: Path, name: str, *, text: bool) -> InputFile:
         """Hashes the file, or remembers its digest. Raises OSError for a file that cannot be read."""
-        stamp, sha256 = self._hashed(path, text=text)
+        stamp, sha256 = self._hashed(str(path), text=text)
         return InputFile(path, name, sha256, text, stamp)
 
     def data_file(self, root: Path, name: str) -> InputFile:
         """A data file that a spec names, relative to `root`; Parquet alone is not text."""
         return self.input(root / name, name, text=not name.endswith(".parquet"))
 
-    def _hashed(self, path: Path, *, text: bool) -> tuple[Stamp, str]:
-        where = f"{path.absolute()}{TEXT_MARK if text else ''}"
-        stamp = Stamp.of(path)
+    def _hashed(self, name: str, *, text: bool) -> tuple[Stamp, str]:
+        """`name` is the file's path as text: a plan asks for dozens of files a spec, and paths are slow to make."""
+        absolute = name if os.path.isabs(name) else str(Path(name).absolute())  # noqa: PTH117
+        where = f"{absolute}{TEXT_MARK if text else ''}"
+        stamp = Stamp.of(name)
         looks = [stamp.size, stamp.mtime_ns, stamp.ctime_ns, stamp.inode]
         known = self._fresh.get(where) or self._known().get(where)
         if known and known[:-1] == looks:
             return stamp, str(known[-1])
+        path = Path(name)
         if text:
             sha256 = sha256_hex(normalise(path.read_bytes(), text=True))
         else:
             with path.open("rb") as f:
                 sha256 = hashlib.file_digest(f, "sha256").hexdigest()
-        if time.time_ns() - max(stamp.mtime_ns, stamp.ctime_ns) > RACY_NS and Stamp.of(path) == stamp:
+        if time.time_ns() - max(stamp.mtime_ns, stamp.ctime_ns) > RACY_NS and Stamp.of(name) == stamp:
             self._fresh[where] = [*looks, sha256]
         return stamp, sha256
 
@@ -172,7 +176,7 @@ class Cache:
     def put(self, data: bytes | memoryview) -> Blob:
         blob = Blob(hashlib.sha256(data).hexdigest(), len(data))
         path = self._blob_path(blob.sha256)
-        if not self._is_whole(path, blob):
+        if not self._is_whole(blob):
             with self._writing():
                 write_atomically(path, data)
         return blob
@@ -201,7 +205,7 @@ class Cache:
         flush_folder(path.parent)
 
     def holds(self, blob: Blob) -> bool:
-        return self._is_whole(self._blob_path(blob.sha256), blob)
+        return self._is_whole(blob)
 
     def read(self, blob: Blob) -> bytes | None:
         """The verified bytes; None when they are not there or were damaged, and then deleted."""
@@ -231,12 +235,15 @@ class Cache:
         return path
 
     def _blob_path(self, sha256: str) -> Path:
-        return self._home / "blobs" / sha256[:2] / sha256
+        return Path(self._blob_name(sha256))
 
-    def _is_whole(self, path: Path, blob: Blob) -> bool:
+    def _blob_name(self, sha256: str) -> str:
+        return f"{self._blobs}{os.sep}{sha256[:2]}{os.sep}{sha256}"
+
+    def _is_whole(self, blob: Blob) -> bool:
         """Cheap for a blob that has not been touched since it was last verified."""
         try:
-            return self._hashed(path, text=False)[1] == blob.sha256
+            return self._hashed(self._blob_name(blob.sha256), text=False)[1] == blob.sha256
         except OSError:
             return False
 
@@ -257,7 +264,7 @@ class Cache:
         except ValueError:
             self._drop(path)
             return None
-        broken = [b for b in entry.outputs.values() if not self._is_whole(self._blob_path(b.sha256), b)]
+        broken = [b for b in entry.outputs.values() if not self._is_whole(b)]
         if broken:
             for blob in broken:
                 self._drop(self._blob_path(blob.sha256))

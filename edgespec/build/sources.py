@@ -200,11 +200,12 @@ def _model_folders(folder: Path) -> Iterator[Path]:
 
 
 def _directory(folder: Path, source: str, cache: Cache) -> ModelFiles:
-    if not (folder / "config.json").is_file():
+    config = _text(folder, "config.json", cache)
+    if config is None:
         raise fail("ES504", f"`source: {source}`: {folder} has no config.json; it is no model in Hugging Face layout.")
-    weights = sorted(folder.glob("*.safetensors"))
-    if (folder / "model.safetensors").is_file():
-        weights = [folder / "model.safetensors"]
+    single = _file(folder, "model.safetensors", cache, text=False)
+    parts = [] if single else sorted(folder.glob("*.safetensors"))
+    weights = (single,) if single else tuple(cache.input(p, p.name, text=False) for p in parts)
     if not weights:
         old = (folder / "pytorch_model.bin").exists()
         advice = (
@@ -214,13 +215,12 @@ def _directory(folder: Path, source: str, cache: Cache) -> ModelFiles:
             else "Download the model with its weights."
         )
         raise fail("ES504", f"`source: {source}`: {folder} has no *.safetensors. {advice}")
-    modules = folder / "modules.json"
     return ModelFiles(
-        weights=tuple(cache.input(p, p.name, text=False) for p in weights),
+        weights=weights,
         tokenizer=_tokenizer(folder, source, cache),
-        config=_text(folder, "config.json", cache),
+        config=config,
         tokenizer_config=_text(folder, "tokenizer_config.json", cache),
-        modules=_text(folder, "modules.json", cache) if modules.is_file() else None,
+        modules=_text(folder, "modules.json", cache),
         pooling=_text(folder, "1_Pooling/config.json", cache),
     )
 
@@ -247,5 +247,12 @@ def _tokenizer(folder: Path, source: str, cache: Cache) -> InputFile:
 
 
 def _text(folder: Path, name: str, cache: Cache) -> InputFile | None:
-    path = folder / name
-    return cache.input(path, name, text=True) if path.is_file() else None
+    return _file(folder, name, cache, text=True)
+
+
+def _file(folder: Path, name: str, cache: Cache, *, text: bool) -> InputFile | None:
+    """None where there is no such file."""
+    try:
+        return cache.input(folder / name, name, text=text)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None

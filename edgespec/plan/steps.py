@@ -33,6 +33,8 @@ _KINDS: Final = {
 
 def make_steps(changes: Mapping[Key, Change], desired: DesiredState, state: State) -> Checked[tuple[Step, ...]]:
     """Steps in an order that keeps every need; the same order for the same plan."""
+    if not any(_KINDS[c.action] for c in changes.values()):
+        return Checked(())
     needs = {a: r.needs for a, r in desired.resources.items()}
     uses = _uses(needs, state)
     dependants = _dependants(uses)

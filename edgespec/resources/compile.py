@@ -27,13 +27,12 @@ def compile_specs(
 
 
 def _shared(project: str, environment: str, specs: Sequence[EdgeModel]) -> list[DesiredResource]:
-    owners: dict[Address, tuple[Shard, list[str]]] = {}
+    owners: dict[Address, tuple[Shard, dict[str, None]]] = {}
     kept = frozenset(s.name for s in specs if s.lifecycle.prevent_destroy)
     for spec in specs:
         for shard in spec.regions.shards.values():
-            _, names = owners.setdefault(r2_bucket.address(project, environment, shard), (shard, []))
-            if spec.name not in names:
-                names.append(spec.name)
+            _, names = owners.setdefault(r2_bucket.address(project, environment, shard), (shard, {}))
+            names[spec.name] = None
     found = [
         r2_bucket.desired(project, environment, shard, tuple(names), protected=not kept.isdisjoint(names))
         for shard, names in owners.values()
