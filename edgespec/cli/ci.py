@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from edgespec.cli.options import root_of
+from edgespec.cli.options import environments_option, root_of
 from edgespec.cli.output import print_text, say, write_whole
 from edgespec.diagnostics import EdgespecError, error
 
@@ -89,6 +89,54 @@ def issue(text: Any, title: str | None, key: str, close: bool, forge: Name | Non
             _tell("issue", *close_issue(found, key, body))
         else:
             _tell("issue", *put_issue(found, key, title or "", body))
+
+
+@command.command("drift")
+@environments_option
+@click.option("--title", default="edgespec: drift", show_default=True, help="The issue's title.")
+@click.option("--key", default="drift", show_default=True, help="Which issue it is: one a key is open at most.")
+@_forge_option
+@_to_option
+@click.pass_context
+def drift(
+    ctx: click.Context,
+    environments: tuple[str, ...],
+    everywhere: bool,
+    title: str,
+    key: str,
+    forge: Name | None,
+    to: Path | None,
+) -> None:
+    """Keep one issue about what somebody changed by hand: opened, updated while it is so, closed when it is not. Exits
+    with 1 when an environment cannot be read; the issue then stays as it is or says so, and is never closed."""
+    from edgespec.fleet import plan_all
+    from edgespec.plan.model import Request
+    from edgespec.render import drift as render_drift
+
+    named = () if everywhere else environments or ("local",)
+    found = plan_all(root_of(ctx), named, os.environ, say, request=Request(refresh_only=True))
+    seen = [
+        render_drift.Seen(p.environment, p.planned.plan.drift if p.planned else (), str(p.failure or ""))
+        for p in found.plans
+    ]
+    failed = [s for s in seen if s.failure]
+    text = render_drift.issue(found.project, seen)
+    print_text(text)
+    close = not failed and not any(s.drift for s in seen)
+    if to is not None:
+        _keep(to, "issue", key, "" if close else f"# {title}\n\n{text}")
+    elif close or any(s.drift for s in seen):
+        _report_drift(forge, key, title, text, close=close)
+    sys.exit(1 if failed else 0)
+
+
+def _report_drift(forge: Name | None, key: str, title: str, text: str, *, close: bool) -> None:
+    from edgespec.ci import detect
+    from edgespec.ci.forge import close_issue, put_issue
+
+    with _forge(detect.forge_name(os.environ, forge)) as found:
+        done, url = close_issue(found, key, text) if close else put_issue(found, key, title, text)
+    say(f"issue {done}{': ' + url if url else ''}")
 
 
 @command.command("reviewed")
