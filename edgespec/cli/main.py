@@ -15,6 +15,7 @@ import click
 from edgespec import __version__
 
 _COMMANDS: Final = {
+    "init": "Write a working project: spec, data, schemas, workflows.",
     "validate": "Check every spec offline: documents, limits, data files.",
     "fmt": "Lay out YAML files in one way; comments stay.",
     "config": "What a spec comes to in an environment, and who says so.",
@@ -37,7 +38,7 @@ _COMMANDS: Final = {
     "infer": "Ask a deployed model.",
     "state": "What is deployed, as remembered: list, mv, rm, pull, push, unlock.",
     "edge": "The local edge: up, down, status, logs.",
-    "ci": "For workflows: comment, issue, reviewed.",
+    "ci": "For workflows: comment, issue, drift, reviewed.",
     "schema": "Print a published JSON Schema.",
 }
 
