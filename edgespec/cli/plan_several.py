@@ -40,7 +40,7 @@ def run(
         raise EdgespecError(error("ES226", "Options that do not go together", detail))
     made = fleet.plan_all(root, environments, os.environ, say, request=request, selector=selector)
     plans = made.plans
-    shown = [shown_of(p, made.project) for p in plans]
+    shown = [shown_of(p, made.project, digest=output == "markdown") for p in plans]
     if output == "json":
         documents = [p.planned.document if p.planned is not None else None for p in plans]
         code = made.exit_code(detailed=True)
@@ -55,8 +55,8 @@ def run(
     sys.exit(made.exit_code(detailed=detailed_exitcode))
 
 
-def shown_of(plan: EnvironmentPlan, project: str) -> Shown:
-    """What is told of it."""
+def shown_of(plan: EnvironmentPlan, project: str, *, digest: bool) -> Shown:
+    """What is told of it; the digest of a large plan takes a while, and where it is not shown nobody waits for it."""
     refused = plan.refusal.diagnostics if plan.refusal is not None else Diagnostics()
     planned = plan.planned
     if planned is None:
@@ -65,7 +65,7 @@ def shown_of(plan: EnvironmentPlan, project: str) -> Shown:
         project,
         plan.environment,
         planned.plan,
-        planned.document["digest"],
+        planned.document["digest"] if digest else "",
         planned.review.costs,
         planned.review.verdicts,
         planned.warnings,
