@@ -98,6 +98,8 @@ class Mutants:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        if session.testsfailed:
+            raise session.Interrupted("tests cannot be collected")
         left = [m for m in self.mutants if not self._is_done(m)]
         with RESULTS.open("a", encoding="utf-8") as out:
             for id_ in refused(left):
