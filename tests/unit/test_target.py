@@ -1,4 +1,5 @@
-"""The shared build cache of a project whose account cannot be asked: a warning, and no word of a secret."""
+"""What environments name: an account that cannot be asked is a warning, and no word of a secret; accounts of one token
+keep one pace; a project has one local edge."""
 
 from __future__ import annotations
 
@@ -6,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from edgespec.target import shared_cache_of
+from edgespec.providers.cloudflare.account import Paces
+from edgespec.providers.cloudflare.pace import Pace
+from edgespec.target import account_of, local_edge_of, shared_cache_of
 from edgespec.workspace import load_workspace
 
 PROJECT = """\
@@ -60,3 +63,34 @@ def test_an_account_that_cannot_be_asked(root: Path, environ: dict[str, str], sa
 def test_a_project_that_shares_nothing(root: Path) -> None:
     (root / "edgespec.yaml").write_text(PROJECT)
     assert shared_cache_of(load_workspace(root, "local", {}), {}, pytest.fail) is None
+
+
+ACCOUNTS = """environments:
+  local: {target: {type: local, port: 0}}
+  test: {target: {type: local, port: 4321}}
+  staging: {target: {type: cloudflare, account: 11111111111111111111111111111111}}
+  production: {target: {type: cloudflare, account: 22222222222222222222222222222222}}
+"""
+
+
+def test_accounts_of_one_token_keep_one_pace(root: Path) -> None:
+    (root / "edgespec.yaml").write_text(f"apiVersion: edgespec/v1\nkind: Project\nname: shop\n{ACCOUNTS}")
+    paces = Paces()
+
+    def pace(environment: str, **environ: str) -> Pace:
+        workspace = load_workspace(root, environment, environ)
+        return account_of(workspace, environment, environ, pytest.fail, paces).pace
+
+    one = pace("staging", CLOUDFLARE_API_TOKEN="a-secret")
+    assert pace("production", CLOUDFLARE_API_TOKEN="a-secret") is one
+    own = pace("production", CLOUDFLARE_API_TOKEN="a-secret", CLOUDFLARE_API_TOKEN_PRODUCTION="another")
+    assert own is not one
+    alone = load_workspace(root, "staging", {})
+    assert account_of(alone, "staging", {"CLOUDFLARE_API_TOKEN": "a-secret"}, pytest.fail).pace is not one
+
+
+def test_environments_share_the_local_edge_and_its_port(root: Path, tmp_path: Path) -> None:
+    (root / "edgespec.yaml").write_text(f"apiVersion: edgespec/v1\nkind: Project\nname: shop\n{ACCOUNTS}")
+    environ = {"EDGESPEC_CACHE_DIR": str(tmp_path / "cache")}
+    ports = {local_edge_of(load_workspace(root, e, {}), e, environ, pytest.fail)._port for e in ("local", "test")}
+    assert ports == {4321}
