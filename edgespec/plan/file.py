@@ -190,7 +190,7 @@ def _change(change: Change, plan: Plan, work: Mapping[Key, Work]) -> dict[str, A
 
 
 def _field(found: FieldChange, address: Address) -> dict[str, Any]:
-    fixed = TYPES[address.type].replace_on.get(found.path.split(".")[0]) if found.replaces else None
+    fixed = TYPES[address.type].replace_on.get(found.path.partition(".")[0])
     return {
         "path": found.path,
         "before": _blank(found.before),

@@ -155,7 +155,7 @@ _UPGRADES: Final[dict[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {1: _f
 """From each version to the next: the fields that change."""
 
 
-def decode(document: dict[str, Any], where: str = "the state") -> State:
+def decode(document: dict[str, Any], where: str) -> State:
     """`document` is in today's format and has passed its schema."""
     records: dict[Key, ResourceRecord] = {}
     for r in document["resources"]:

@@ -50,8 +50,8 @@ def test_a_state_comes_back_as_it_was(state: State) -> None:
     document = json.loads(text)
     check_format(document, "here")
     assert assets.schema_error("state", document) is None
-    assert decode(document) == parse(text, "here") == state
-    assert encode(decode(document)) == text
+    assert decode(document, "here") == parse(text, "here") == state
+    assert encode(decode(document, "here")) == text
 
 
 def test_the_order_of_records_does_not_matter() -> None:
