@@ -64,6 +64,11 @@ def test_what_it_costs() -> None:
     ]
 
 
+def test_specs_that_nothing_of_was_promoted_yet() -> None:
+    assert "unreleased" not in document()
+    assert document(replace(EMPTY, unreleased=("alpha", "beta")))["unreleased"] == ["alpha", "beta"]
+
+
 def test_what_goes_with_a_bucket() -> None:
     world = World()
     store = MemoryStore(world)

@@ -58,7 +58,7 @@ def test_what_was_pushed_aside_counts_neither_here_nor_there() -> None:
     plan = removing(numbered("worker", 6), 13)  # 6 of 19: too much
     aside = ResourceRecord(Address("worker", "kept0"), {})
     old = Plan("", plan.refreshed.put(aside, "d1"), plan.desired, plan.changes, ())
-    assert refusals(plan) == refusals(old) == ["ES222"]
+    assert len(old.refreshed.records) == 20 and refusals(plan) == refusals(old) == ["ES222"]
     of_it = Change(Key(aside.address, "d1"), Action.DELETE, {}, None)
     assert refusals(Plan("", old.refreshed, DesiredState(), (of_it,) * 9, ())) == []
 

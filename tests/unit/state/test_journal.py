@@ -91,8 +91,8 @@ def test_a_newer_journal_is_refused() -> None:
 
 
 def test_entries_that_do_not_follow() -> None:
-    for wrong in (Entry("l", 6, ()), Entry("other", 5, ())):
-        with pytest.raises(GapError):
+    for wrong, said in ((Entry("l", 6, ()), "6 of l"), (Entry("other", 5, ()), "5 of other")):
+        with pytest.raises(GapError, match=f"after serial 4 of l comes {said}"):
             replay(EMPTY, [wrong])
     assert replay(EMPTY, [Entry("other", 3, ()), Entry("l", 4, ())]) == EMPTY
 
