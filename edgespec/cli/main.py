@@ -8,11 +8,14 @@ import os
 import sys
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
 from edgespec import __version__
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _COMMANDS: Final = {
     "init": "Write a working project: spec, data, schemas, workflows.",
@@ -39,6 +42,8 @@ _COMMANDS: Final = {
     "state": "What is deployed, as remembered: list, mv, rm, pull, push, unlock.",
     "edge": "The local edge: up, down, status, logs.",
     "ci": "For workflows: comment, issue, drift, reviewed.",
+    "graph": "Resources, or a build's stages, for Mermaid or Graphviz.",
+    "completion": "Completions for bash, zsh or fish.",
     "schema": "Print a published JSON Schema.",
 }
 
@@ -53,7 +58,18 @@ class _Lazy(click.Group):
         name = "import_" if cmd_name == "import" else cmd_name  # a word of Python
         module = importlib.import_module(f"edgespec.cli.{name}")
         command: click.Command = module.command
+        if "_EDGESPEC_COMPLETE" in os.environ:
+            from edgespec.cli.completion import teach
+
+            teach(command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands by their names alone: click would import them all."""
+        from click.shell_completion import CompletionItem
+
+        found = [CompletionItem(name, help=text) for name, text in _COMMANDS.items() if name.startswith(incomplete)]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
