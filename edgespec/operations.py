@@ -135,6 +135,16 @@ def _untrustworthy(session: Session) -> Diagnostics:
     return Statements(session).key_problems
 
 
+def _check_keys(session: Session) -> None:
+    """Raise for keys of provenance that are set and cannot be used, before anything is built for them."""
+    if (problems := _untrustworthy(session)).has_errors:
+        raise EdgespecError(problems)
+    if session.environ.get("EDGESPEC_SIGNING_KEY"):  # else nothing of cryptography is imported
+        from edgespec.signing import signer_of
+
+        signer_of(session.environ)
+
+
 def _different(project: Project) -> list[str]:
     """The default environment, and those in which specs may say something else."""
     default = default_environment(project)
@@ -155,6 +165,8 @@ def plan(
     without asking anybody where that can be told from here."""
     workspace = session.workspace
     request = _request(saved) or request or Request(names, destroy)
+    if not request.destroy:
+        _check_keys(session)
     state, known = stored(session)
     workspace.check_names(request.names, also=known)
     _check_released(workspace, request, known)

@@ -261,4 +261,9 @@ def test_a_key_that_is_none(project: TinyProject, key: str) -> None:
     with pytest.raises(EdgespecError, match="ES730") as raised:
         project.apply_well()
     assert "MC4CAQ" not in str(raised.value)
+    assert not project.plan(destroy=True).plan.desired.resources  # what removes things needs no key
+    project.environ["EDGESPEC_SIGNING_KEY"] = ""
+    edit(project, provenance={"keys": ["gone.pub"]})
+    with pytest.raises(EdgespecError, match=r"edgespec\.yaml:\d+:\d+: error ES731"):
+        project.plan()
     del project.environ["EDGESPEC_SIGNING_KEY"]
