@@ -23,6 +23,7 @@ TYPE = ResourceType(
     replace_on={
         "artifacts": _LIST,
         "served": _LIST,
+        "lost": _LIST,
         "blobs": _LIST,
         "bucket": Fixed("objects do not move between buckets", "keep the shard's location or jurisdiction"),
         "jurisdiction": Fixed("objects do not move between jurisdictions", "keep the shard's jurisdiction"),

@@ -28,7 +28,8 @@ class ArchiveProvider(WeightsProvider):
 
 
 def kept(inputs: Inputs, there: dict[str, int]) -> Observed | None:
-    """An archive as a bucket has it, by SHA-256 and bytes of each of its objects; None when nothing of it is there."""
+    """An archive as a bucket has it, by SHA-256 and bytes of each of its objects; None when nothing of it is there.
+    What is not whole is `lost`: what was beside it, its provenance, goes with the rest of its blobs."""
     artifacts: Any = inputs["artifacts"]
     served: Any = inputs["served"]
     blobs: Any = inputs["blobs"]
@@ -36,4 +37,7 @@ def kept(inputs: Inputs, there: dict[str, int]) -> Observed | None:
     if not present:
         return None
     whole = [a for a in artifacts if all(there.get(b["sha256"]) == b["size"] for b in served[a]["blobs"])]
-    return Observed({**inputs, "artifacts": whole, "served": {a: served[a] for a in whole}, "blobs": present}, {})
+    found: dict[str, Any] = {"artifacts": whole, "served": {a: served[a] for a in whole}, "blobs": present}
+    already: Any = inputs.get("lost") or []
+    lost = [*already, *(a for a in artifacts if a not in whole)]
+    return Observed({**inputs, **found, **({"lost": lost} if lost else {})}, {})

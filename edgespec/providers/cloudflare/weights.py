@@ -138,7 +138,8 @@ def _blob_sizes(inputs: Inputs) -> dict[str, int]:
 def _artifacts(inputs: Inputs) -> set[str]:
     """Those whose blobs a record names: of a shard's weights one, of an archive several."""
     several: Any = inputs.get("artifacts")
-    return {str(a) for a in several} if several is not None else {str(inputs["artifact"])}
+    lost: Any = inputs.get("lost") or ()
+    return {str(a) for a in (*several, *lost)} if several is not None else {str(inputs["artifact"])}
 
 
 def _outputs(inputs: Inputs) -> Outputs:
