@@ -82,7 +82,7 @@ class Planned:
 
         workspace = self.session.workspace
         return plan_file.to_document(
-            self.plan,
+            replace(self.plan, spec_digest=workspace.spec_digest),
             project=workspace.project.name,
             environment=workspace.environment,
             fits=self.review.fits,
@@ -198,7 +198,7 @@ def plan(
             desired,
             moved.state,
             refreshed,
-            spec_digest=workspace.spec_digest,
+            spec_digest="",  # `Planned.document` has it
             request=request,
             moved=moved.moves,
         ).unwrap()

@@ -116,6 +116,7 @@ def _model_costs(
     """Of every model that is there or will be. A part of a plan leaves the others as they are."""
     state, buckets = plan.refreshed, _buckets(plan.refreshed)
     specs = {s.name: s for s in workspace.specs}
+    built = {f.build.manifest.digest: f.build.manifest for f in facts.values() if f.build.manifest is not None}
     wanted = {s.name for s in chosen}
     live = {k.address.name for k in state.records if k.address.type == "worker" and not k.deposed}
     gone = {c.address.name for c in plan.changes if c.action is Action.DELETE and c.address.type == "worker"}
@@ -123,7 +124,7 @@ def _model_costs(
         spec = specs.get(name)
         before: Estimate | None = None
         if name in live:
-            before = _before(spec, state.get(Address("worker", name)), len(buckets.get(name, ())), book)
+            before = _before(spec, state.get(Address("worker", name)), len(buckets.get(name, ())), book, built)
         after: Estimate | None = None if name in gone else before
         if spec is not None and name in wanted:
             after = _after(spec, facts[name], book)
@@ -150,13 +151,20 @@ def _buckets(state: State) -> dict[str, set[str]]:
     return found
 
 
-def _before(spec: EdgeModel | None, worker: ResourceRecord | None, buckets: int, book: _Measurements) -> Estimate:
-    """By what is deployed, for the traffic that the spec states now: what changes is then the deployment's doing."""
+def _before(
+    spec: EdgeModel | None,
+    worker: ResourceRecord | None,
+    buckets: int,
+    book: _Measurements,
+    built: Mapping[str, Manifest],
+) -> Estimate:
+    """By what is deployed, for the traffic that the spec states now: what changes is then the deployment's doing.
+    `built` are manifests by digest that need not be read again."""
     raw: Any = worker.inputs.get("manifest") if worker else None
     config: Any = worker.inputs.get("config", {}) if worker else {}
     stored, measured = None, None
     if raw is not None:
-        manifest = Manifest.from_json(raw)
+        manifest = built.get(str(worker.inputs.get("artifact")) if worker else "") or Manifest.from_json(raw)
         measured = book.of(manifest.digest)
         kv = config.get("cache", {}).get("weights", {}).get("kv")
         stored = _stored(manifest, buckets, int(kv["ttl"]) if kv else None)

@@ -134,7 +134,7 @@ def _start_light() -> None:
     import gc
 
     sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # documented: an import of it fails
-    gc.set_threshold(50_000, 20, 50)
+    gc.set_threshold(200_000, 50, 100)
 
 
 def _leave(code: int) -> NoReturn:

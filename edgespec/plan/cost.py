@@ -11,7 +11,7 @@ is then the least that it costs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from edgespec.diagnostics import Diagnostic, error, warning
 from edgespec.plan import prices
@@ -59,14 +59,14 @@ class Usage:
     r2_class_b: float = 0
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Usage)))
+        return Usage(*(getattr(self, name) + getattr(other, name) for name in PRICES))
 
     def priced(self) -> Iterator[tuple[prices.Price, float]]:
-        for field in fields(Usage):
-            yield PRICES[field.name], getattr(self, field.name)
+        for name, price in PRICES.items():
+            yield price, getattr(self, name)
 
 
-PRICES: Mapping[str, prices.Price] = {
+PRICES: Mapping[str, prices.Price] = {  # in the order of Usage's fields
     "requests": prices.REQUESTS,
     "cpu_ms": prices.CPU_MS,
     "kv_reads": prices.KV_READS,

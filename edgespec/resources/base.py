@@ -144,13 +144,19 @@ class DesiredResource:
     """Bytes of code that an upload carries beside what the inputs hold; None where that is not known yet."""
     needs: frozenset[Address] = field(init=False, compare=False, repr=False)
     """All that must exist first. Found once: the inputs of a large plan are walked over once, not for each question."""
+    _open: tuple[str, ...] = field(init=False, compare=False, repr=False)
+    """Names of the inputs that hold references, or tuples: the others are what `resolve` would make of them."""
 
     def __post_init__(self) -> None:
-        found = self.depends_on | frozenset(r.address for r in references(self.inputs))
-        object.__setattr__(self, "needs", found)
+        found: list[Ref] = []
+        open_ = tuple([name for name, value in self.inputs.items() if not _is_plain(value, found)])
+        object.__setattr__(self, "needs", self.depends_on | {r.address for r in found} if found else self.depends_on)
+        object.__setattr__(self, "_open", open_)
 
     def resolve(self, resolver: Resolve) -> dict[str, Value]:
-        return {k: resolve(v, resolver) for k, v in self.inputs.items()}
+        """The inputs with every reference replaced by what `resolver` gives for it. Nobody changes what it holds: the
+        rest is that of the inputs, not a copy."""
+        return {**self.inputs, **{name: resolve(self.inputs[name], resolver) for name in self._open}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +166,27 @@ class DesiredState:
 
 _SCALARS: Final = (str, int, float, type(None))
 """Asked first: most of what inputs hold, and telling that it is no Mapping takes long."""
+
+
+_PLAIN: Final = frozenset({str, int, bool, float, type(None)})
+
+
+def _is_plain(value: Any, found: list[Ref]) -> bool:
+    """Whether `value` is lists, dicts and scalars alone; its references are added to `found`."""
+    plain, pending = True, [value]
+    while pending:
+        value = pending.pop()
+        kind = type(value)
+        if kind in _PLAIN:
+            continue
+        if kind is dict:
+            pending += value.values()
+        elif kind is list:
+            pending += value
+        else:
+            plain = False
+            found += references(value)
+    return plain
 
 
 def references(value: Any) -> Iterator[Ref]:
