@@ -161,6 +161,17 @@ def test_statements_go_with_their_artifacts(signed: TinyProject) -> None:
     assert not signed.state().records
 
 
+def test_artifacts_that_somebody_took_away_leave_nothing_behind(project: TinyProject) -> None:
+    """State forgets weights that are gone; their statement must not keep the bucket from going."""
+    project.apply_well()
+    with bucket(project) as (s3, name):
+        doomed = [{"Key": k} for k in keys_in(project) if k.startswith(KEY_PREFIX)]
+        s3.delete_objects(Bucket=name, Delete={"Objects": doomed})
+    assert [k.partition("/")[0] for k in keys_in(project)] == ["provenance"]
+    project.apply_well(destroy=True)
+    assert not project.state().records
+
+
 def test_nobody_signed_and_nobody_is_trusted(project: TinyProject) -> None:
     head = {"head": {"train": "data/train.jsonl", "seed": 12}}
     project.write_spec(model={"source": "./models/tiny", "pipeline": [head]})

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from edgespec.attestation import LIMIT, Envelope, key_of
+from edgespec.attestation import KEY_PREFIX, LIMIT, Envelope, key_of
 from edgespec.providers.cloudflare.account import Account
 
 
@@ -33,3 +33,14 @@ def put(
     except s3.exceptions.ClientError as e:
         if e.response.get("Error", {}).get("Code") not in ("PreconditionFailed", "412"):
             raise
+
+
+def sweep(account: Account, bucket: str, jurisdiction: str) -> bool:
+    """Delete the statements of a bucket that holds nothing else, which is so where somebody took their artifacts away
+    by hand. False, with nothing deleted, where it holds more."""
+    s3: Any = account.s3(jurisdiction)
+    keys = [o["Key"] for o in s3.list_objects_v2(Bucket=bucket).get("Contents", [])]
+    if not keys or not all(key.startswith(KEY_PREFIX) for key in keys):
+        return False
+    s3.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": key} for key in keys], "Quiet": True})
+    return True

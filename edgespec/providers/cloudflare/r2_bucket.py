@@ -9,6 +9,7 @@ from edgespec.address import Address
 from edgespec.providers.base import AlreadyExistsError, Observed, Progress, ProviderError
 from edgespec.providers.cloudflare.account import Account, api_errors, error_codes, other_account, uncertain
 from edgespec.providers.cloudflare.live import Live
+from edgespec.providers.cloudflare.provenance import sweep
 from edgespec.state.model import ResourceRecord
 from edgespec.values import Inputs, Outputs
 
@@ -69,6 +70,9 @@ class R2BucketProvider:
             except cloudflare.ConflictError as e:
                 if _NOT_EMPTY not in error_codes(e):
                     raise
+                if sweep(self._account, name, jurisdiction):
+                    self._account.sdk.r2.buckets.delete(name, account_id=self._account.id, **options)
+                    return
                 page = self._account.s3(jurisdiction).list_objects_v2(Bucket=name, MaxKeys=5)
                 keys = ", ".join(o["Key"] for o in page.get("Contents", [])) or "an unfinished multipart upload"
                 detail = f"{name} holds objects that edgespec did not put there: {keys}. Remove them and run again."
