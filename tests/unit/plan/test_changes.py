@@ -13,6 +13,7 @@ from edgespec.plan.model import Action, Change, Drift, DriftKind, Plan, Request,
 from edgespec.plan.work import total
 from edgespec.resources.base import DesiredState
 from edgespec.state.model import Key, ResourceRecord, State, Status
+from edgespec.values import Inputs
 
 WORKER, BUCKET = Address("worker", "a"), Address("r2_bucket", "b")
 
@@ -73,11 +74,25 @@ def test_why_a_step_waits(step: tuple[StepKind, Address], need: tuple[StepKind, 
     assert why(StepId(step[0], Key(step[1])), StepId(need[0], Key(need[1]))) == said
 
 
+def stored(name: str, bucket: str, *objects: str) -> Inputs:
+    blobs = [{"sha256": sha, "size": 10} for sha in objects]
+    return {"bucket": bucket, "jurisdiction": "default", "artifact": name, "blobs": blobs}
+
+
+def test_what_moves_to_another_bucket_is_sent_again() -> None:
+    def replaced(bucket: str) -> Plan:
+        before, after = stored("a", "one", "x", "y"), stored("a", bucket, "y", "z")
+        change = Change(Key(Address("weights", "a")), Action.REPLACE, before, after)
+        return Plan("", state(), DesiredState(), (change,), ())
+
+    here, there = total(replaced("one")), total(replaced("two"))
+    assert (here.upload, here.r2_writes, here.r2_deletes) == (10, 1, 1)
+    assert (there.upload, there.r2_writes, there.r2_deletes) == (20, 2, 2)
+
+
 def test_an_object_that_several_removed_ones_name_goes_once() -> None:
     def weights(name: str, bucket: str, *objects: str) -> Change:
-        blobs = [{"sha256": sha, "size": 10} for sha in objects]
-        inputs = {"bucket": bucket, "jurisdiction": "default", "artifact": name, "blobs": blobs}
-        return Change(Key(Address("weights", name)), Action.DELETE, inputs, None)
+        return Change(Key(Address("weights", name)), Action.DELETE, stored(name, bucket, *objects), None)
 
     gone = (
         weights("a", "one", "x", "y"),
