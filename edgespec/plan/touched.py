@@ -11,8 +11,8 @@ from edgespec.address import Address
 from edgespec.resources.base import DesiredResource, DesiredState, Verdict
 from edgespec.values import Inputs
 
-_MOVED: Final = frozenset({"model", "weights", "kv_pins"})
-"""Types whose records follow a spec to its new name (docs/lifecycle.md)."""
+_SHARED: Final = frozenset({"r2_bucket", "kv_namespace"})
+"""Types whose names are no spec's; the records of all others follow a spec to its new name (docs/lifecycle.md)."""
 
 
 def touched_by(before: DesiredState, after: DesiredState, moved: Mapping[str, str]) -> dict[Address, str]:
@@ -26,7 +26,7 @@ def touched_by(before: DesiredState, after: DesiredState, moved: Mapping[str, st
             found[address] = "create"
         elif (verdict := _verdict(prior.inputs, resource, found)) is not Verdict.SAME:
             found[address] = verdict.value
-        elif address.type in _MOVED and address.name.partition("/")[0] in moved.values():
+        elif address.type not in _SHARED and address.name.partition("/")[0] in moved.values():
             found[address] = "move"
     found |= {a: "delete" for a in old if a not in after.resources}
     return dict(sorted(found.items()))
@@ -34,7 +34,7 @@ def touched_by(before: DesiredState, after: DesiredState, moved: Mapping[str, st
 
 def _now(address: Address, moved: Mapping[str, str]) -> Address:
     name, slash, rest = address.name.partition("/")
-    if address.type not in _MOVED or name not in moved:
+    if address.type in _SHARED or name not in moved:
         return address
     return Address(address.type, f"{moved[name]}{slash}{rest}")
 
@@ -58,7 +58,10 @@ def _verdict(prior: Inputs, resource: DesiredResource, found: Mapping[Address, s
     changed = {a.type for a in resource.needs if found.get(a) not in (None, "move")}
     if "model" in changed:
         return Verdict.REPLACE if resource.type.content else Verdict.UPDATE
-    return Verdict.UPDATE if "worker" in changed and resource.type.name == "deployment" else Verdict.SAME
+    if "worker" in changed and resource.type.name == "deployment":
+        renamed = any(found.get(a) == Verdict.REPLACE.value for a in resource.needs if a.type == "worker")
+        return Verdict.REPLACE if renamed else Verdict.UPDATE
+    return Verdict.SAME
 
 
 def _ordered(resources: Mapping[Address, DesiredResource]) -> Iterable[Address]:
