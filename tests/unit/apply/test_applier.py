@@ -103,6 +103,7 @@ def test_a_rebuild_to_the_same_bytes_replaces_nothing(world: World, store: Memor
     assert outcomes(apply(world, store, [spec("alpha")])) == {
         "update:model/alpha": "done",
         "create:weights/alpha/default": "unchanged",
+        "create:archive/alpha/default": "done",
         "update:worker/alpha": "unchanged",
         "update:deployment/alpha": "unchanged",
         "delete:weights/alpha/default": "unchanged",
