@@ -205,6 +205,8 @@ class Attention:
     """out[T, heads * head] = softmax(q k^T * scale) v within each text, from column slices of registers.
 
     q has `heads` heads, k and v have `kv_heads` (a divisor). causal: j <= i. window w > 0: |i - j| <= w // 2.
+    integers: `reference` says which kinds then compute both products in integers; heads of at most 512. Engines from
+    before this flag refuse a program that has it.
     """
 
     opcode: ClassVar[int] = 6
@@ -221,6 +223,7 @@ class Attention:
     scale: float = _real(1.0)
     window: int = _integer()
     causal: bool = _bit(0)
+    integers: bool = _bit(1)
 
 
 @dataclass(frozen=True, kw_only=True)

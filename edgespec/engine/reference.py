@@ -8,6 +8,13 @@ LINEAR with I8 weights, by kind (`Kind`), per token, with f32 meaning one roundi
     y = act((sum q w - zero * sum w) * f32(scale * w_scale) + bias) (+ residual)
 LINEAR with I4 weights, the same for every kind: q as in A8 but shifted to -128 .. 127 (zero - 128 is its zero point);
     y = act((sum over groups of (sum q (w - w_zero)) * w_scale - zero * correction) * scale + bias) (+ residual)
+ATTENTION with `integers`, kinds A8 and A12, texts of at most 8192 tokens; per text and head, with tops (query and key,
+share, value) = (127, 255, 127) for A8 and (2047, 1023, 255) for A12, every operation rounded to float32:
+    q, k     by token: x_scale = max |x| / top, rounded x * (1 / x_scale);   v the same, by column over the whole text
+    score    sum q k * ((q_scale * (scale * log2 e)) * k_scale), and x = max(score - the row's largest, -126)
+    share    round(((f * c2 + c1) * f + top) * 2^n), n = round(x), f = x - n, c1 = top * .6931472, c2 = top * .2402265
+    out      sum share v * ((1 / sum share) * v_scale)
+Sums of integers are exact. Kind A7 computes such an ATTENTION like any other, in floats.
 A scale below 1e-20 becomes 1e-20. Rounding is to nearest, ties to even.
 """
 
@@ -237,6 +244,10 @@ def _rope(machine: _Machine, op: Rope) -> tuple[int, Doubles]:
     return op.target, values
 
 
+INTEGER_TOKENS = 8192
+"""A longer text's ATTENTION is computed in floats, since its sums of integers would not fit 32 bits."""
+
+
 def _attention(machine: _Machine, op: Attention) -> tuple[int, Doubles]:
     def heads(register: int, offset: int, count: int) -> Doubles:
         part = machine.part(register, offset, count * op.head)
@@ -248,12 +259,46 @@ def _attention(machine: _Machine, op: Attention) -> tuple[int, Doubles]:
     value = np.repeat(heads(op.value, op.value_offset, op.kv_heads), repeat, axis=0)
     out = np.zeros((query.shape[1], op.heads * op.head))
     for text in machine.texts():
-        scores = query[:, text] @ key[:, text].transpose(0, 2, 1) * op.scale
-        scores = np.where(_visible(scores.shape[1], op), scores, -np.inf)
-        weights = np.exp(scores - scores.max(2, keepdims=True))
-        weights /= weights.sum(2, keepdims=True)
-        out[text] = (weights @ value[:, text]).transpose(1, 0, 2).reshape(scores.shape[1], -1)
+        parts = query[:, text], key[:, text], value[:, text]
+        count = parts[0].shape[1]
+        if op.integers and machine.kind != Kind.A7 and count <= INTEGER_TOKENS:
+            found: NDArray[Any] = _attend_integers(*parts, op, machine.kind)
+        else:
+            found = _attend(*parts, op)
+        out[text] = found.transpose(1, 0, 2).reshape(count, -1)
     return op.out, out
+
+
+def _attend(query: Doubles, key: Doubles, value: Doubles, op: Attention) -> Doubles:
+    """One text, all [heads, tokens, head]."""
+    scores = query @ key.transpose(0, 2, 1) * op.scale
+    scores = np.where(_visible(scores.shape[1], op), scores, -np.inf)
+    weights = np.exp(scores - scores.max(2, keepdims=True))
+    return cast("Doubles", weights / weights.sum(2, keepdims=True) @ value)
+
+
+def _attend_integers(query: Doubles, key: Doubles, value: Doubles, op: Attention, kind: Kind) -> Floats:
+    """The same in integers."""
+    top, top_share, top_value = (2047, 1023, 255) if kind == Kind.A12 else (127, 255, 127)
+    q, q_scale = _symmetric(query, top, 2)
+    k, k_scale = _symmetric(key, top, 2)
+    v, v_scale = _symmetric(value, top_value, 1)
+    factor = (q_scale * (F32(op.scale) * F32(1.44269504))) * k_scale.transpose(0, 2, 1)
+    scores = (q @ k.transpose(0, 2, 1)).astype(F32) * factor
+    scores = np.where(_visible(scores.shape[1], op), scores, F32(-1e30))
+    x = np.maximum(scores - scores.max(2, keepdims=True), F32(-126))
+    n = np.rint(x)
+    f, c1, c2 = x - n, F32(top_share) * F32(0.6931472), F32(top_share) * F32(0.2402265)
+    shares = np.rint(np.ldexp((f * c2 + c1) * f + F32(top_share), n.astype(np.int32))).astype(np.float64)
+    by = (F32(1) / shares.sum(2, keepdims=True).astype(F32)) * v_scale
+    return cast("Floats", (shares @ v).astype(F32) * by)
+
+
+def _symmetric(values: Doubles, top: int, axis: int) -> tuple[Doubles, Floats]:
+    """(whole numbers, scale) along an axis. Products and sums of such numbers are exact in float64."""
+    floats = values.astype(F32)
+    scale = np.maximum(np.abs(floats).max(axis, keepdims=True) / F32(top), SMALLEST_SCALE)
+    return np.rint(floats * (F32(1) / scale)).astype(np.float64), scale
 
 
 def _visible(count: int, op: Attention) -> NDArray[np.bool_]:

@@ -9,6 +9,7 @@ import pytest
 
 from edgespec.engine import format as fmt
 from edgespec.engine.compile import BrokenModelError, compile_graph
+from edgespec.engine.patterns.lower import Quantization
 from tests.engine.models import VOCABULARY, Hand, check_float, edge_rows, error, onnx_rows, program_of, texts
 from tests.engine.wasm import Wasm
 
@@ -145,6 +146,21 @@ def test_a_window_around_each_token(reach: int, window: int) -> None:
     compiled = check_float(h.model(h.mean(attention(h, h.rows(), "one product", bias))))
     (found,) = (op for op in program_of(compiled).ops if isinstance(op, fmt.Attention))
     assert (found.window, found.causal) == (window, False)
+
+
+@pytest.mark.parametrize("quantization", ["none", "fp16", "int8", "int4"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_is_in_integers_where_the_weights_are(quantization: Quantization, causal: bool) -> None:
+    """Not in decoders."""
+    h = Hand("input_ids")
+    far = h.op("Greater", h.op("Abs", distances(h)), h.const(3, np.int64))
+    hidden = h.op("Less", distances(h), h.const(0, np.int64)) if causal else far
+    bias = h.op("Where", hidden, h.const(-np.inf), h.const(0.0))
+    model = h.model(h.mean(attention(h, h.rows(), "one product", bias)))
+    ops = program_of(compile_graph(model, quantization=quantization)).ops
+    (found,) = (op for op in ops if isinstance(op, fmt.Attention))
+    assert found.causal == causal
+    assert found.integers == (quantization in ("int8", "int4") and not causal)
 
 
 def test_a_window_wider_than_the_samples_limits_the_length() -> None:

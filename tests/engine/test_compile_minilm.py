@@ -14,6 +14,7 @@ from tokenizers import Tokenizer
 from edgespec.build.onnx_bert import export_embedding, read_config
 from edgespec.build.weights import Tensors
 from edgespec.engine.compile import compile_graph
+from edgespec.engine.format import Attention
 from tests.engine.models import Floats, cosine, onnx_rows, program_of
 from tests.engine.wasm import Wasm
 
@@ -44,7 +45,7 @@ def ids(folder: Path) -> list[list[int]]:
     tokenizer.enable_truncation(64)
     found: list[str] = []
     for path in sorted(SPECS.glob("*/data/*.jsonl")):
-        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").strip().split("\n")]
         every = rows[:: max(1, len(rows) // 12)]
         found += [str(row["text"]) for row in every if "text" in row]
     assert len(found) >= 64
@@ -77,6 +78,7 @@ def test_size_and_nearness(
     data = program.encode()
     assert len(data) <= megabytes * 1e6
     assert len(program.ops) == 45
+    assert {op.integers for op in program.ops if isinstance(op, Attention)} == {quantization != "fp16"}
     for module in ("relaxed", "simd"):
         limits = {"max_tokens": sum(map(len, ids)), "max_texts": len(ids)}
         rows = list(engine.run(data, ids, module=module, **limits).values)

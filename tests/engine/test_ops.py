@@ -230,6 +230,57 @@ def test_attention(engine: Wasm, head: int, heads: tuple[int, int], causal: bool
         check(engine, build.program(out, op), lengths, bound=5e-6)
 
 
+@pytest.mark.parametrize("head", [1, 5, 8, 26, 32, 64])
+@pytest.mark.parametrize("heads", [(1, 1), (3, 3), (4, 2), (6, 1)])
+@pytest.mark.parametrize(("causal", "window"), [(False, 0), (True, 0), (False, 1), (False, 6), (True, 9), (False, 128)])
+def test_attention_in_integers(engine: Wasm, head: int, heads: tuple[int, int], causal: bool, window: int) -> None:
+    """The reference's numbers to the last bit, but of A7, which computes in floats."""
+    count, kv = heads
+    build = Builder(rng_of(head, heads, causal, window), (count + 2 * kv) * head, spread=2.0)
+    out = build.register(count * head)
+    where = {"key_offset": count * head, "value_offset": (count + kv) * head}
+    sizes = {"heads": count, "kv_heads": kv, "head": head, "scale": head**-0.5, "causal": causal, "window": window}
+    source = build.source
+    op = Attention(out=out, query=source, key=source, value=source, **where, **sizes, integers=True)
+    program = build.program(out, op)
+    for lengths in ((1,), (9, 1, 13), (63,)):
+        check(engine, program, lengths, bound=5e-6, kind=Kind.A7)
+        texts = texts_of(rng_of(lengths), *lengths)
+        for kind in (Kind.A8, Kind.A12):
+            expected = reference.run(program, texts, kind)
+            for module in MODULES:
+                answer = engine.run(program, texts, module=module, kind=kind)
+                if "refused" not in answer.raw:
+                    assert np.array_equal(answer.values, expected)
+
+
+@pytest.mark.parametrize("spread", [0.0, 1e-12, 40.0])
+def test_attention_in_integers_of_extreme_rows(engine: Wasm, spread: float) -> None:
+    """All numbers alike, too small for a scale of their own, or scores so far apart that one key has everything."""
+    build = Builder(rng_of(spread), 96, spread=spread)
+    out = build.register(32)
+    where = {"key_offset": 32, "value_offset": 64, "heads": 1, "kv_heads": 1, "head": 32, "scale": 1.0}
+    op = Attention(out=out, query=0, key=0, value=0, **where, integers=True)
+    program = build.program(out, op)
+    texts = texts_of(rng_of(spread), 41)
+    for kind in (Kind.A8, Kind.A12):
+        values = engine.run(program, texts, module="simd", kind=kind).values
+        assert np.array_equal(values, reference.run(program, texts, kind))
+
+
+def test_attention_in_integers_is_near_the_same_in_floats(engine: Wasm) -> None:
+    build = Builder(rng_of("near"), 96)
+    out = build.register(32)
+    where = {"key_offset": 32, "value_offset": 64, "heads": 1, "kv_heads": 1, "head": 32, "scale": 32**-0.5}
+    texts = texts_of(rng_of("near"), 64)
+    answers = [
+        engine.run(build.program(out, Attention(out=out, query=0, key=0, value=0, **where, integers=integers)), texts,
+                   module="simd", kind=Kind.A8).values
+        for integers in (False, True)
+    ]  # fmt: skip
+    assert 0 < np.abs(answers[0] - answers[1]).max() < 0.02 * np.abs(answers[0]).max()
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("act", list(Act))
 def test_glu(engine: Wasm, width: int, act: Act) -> None:

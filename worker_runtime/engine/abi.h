@@ -27,6 +27,8 @@ enum {
   MAX_TOKENS = 1 << 15,
   MAX_I8_COLUMNS = 8192,  // 2047 * 128 * 8192 < 2^31: sums of 12-bit activations fit 32 bits
   MAX_ROPES = 8,
+  MAX_INTEGER_HEAD = 512,   // 2047 * 2047 * 512 < 2^31, and
+  MAX_INTEGER_KEYS = 8192,  // 1023 * 255 * 8192: ATTENTION's sums of integers fit 32 bits
 };
 
 // What load() and run() answer; error_detail() then says which tensor, register, op or text.
@@ -49,6 +51,7 @@ enum { SCALES_F16 = 1, ZEROS = 2 };
 enum { TOKENS = 0, TEXTS = 1 };
 enum { ACT_NONE, ACT_GELU_ERF, ACT_GELU_TANH, ACT_SILU, ACT_RELU, ACT_TANH, ACTS };
 enum { POOL_MEAN, POOL_CLS, POOL_LAST, POOL_WEIGHTED_BY_SUM, POOL_WEIGHTED_BY_COUNT, POOLS };
+enum { CAUSAL = 1, INTEGERS = 2 };  // flags of ATTENTION
 enum { KIND_A7 = 0, KIND_A8 = 1, KIND_A8_SIGNED = 2, KIND_A12 = 3 };
 enum {
   OP_EMBED = 1, OP_LINEAR, OP_LAYERNORM, OP_RMSNORM, OP_ROPE, OP_ATTENTION, OP_GLU, OP_ADD, OP_MUL, OP_SCALE,
@@ -134,6 +137,11 @@ typedef struct {
   float *keys, *values;
   float *queries;
   float *scores;
+  // ATTENTION in integers
+  u8 *int_keys, *int_values, *int_queries, *int_shares;
+  float *key_scales, *value_scales;
+  i32 *key_sums, *value_sums;
+  float *int_scores, *int_out;
   // ROPE
   u32 ropes;
   u32 rope_tensor[MAX_ROPES];
@@ -156,7 +164,8 @@ void run_linear(const LinearArgs *a);
 void run_layer_norm(const LayerNormArgs *a);
 void run_rms_norm(const RmsNormArgs *a);
 void run_rope(const RopeArgs *a);
-void run_attention(const AttentionArgs *a, u32 causal);
+void run_attention(const AttentionArgs *a, u32 flags);
+void attend_integers(const AttentionArgs *a, u32 causal, u32 start, u32 count);
 void run_glu(const GluArgs *a);
 void run_add(const PairArgs *a);
 void run_mul(const PairArgs *a);
@@ -175,6 +184,15 @@ typedef struct {
 } Target;
 void linear_float(const Target *t, const float *in, u32 in_stride, const Tensor *w);
 void linear_i8(const Target *t, const Tensor *w);
+// A matrix of integers in panels of 8 rows, as multiply_i8 reads it against the rows in `engine.quantized`: bytes, or (if
+// `words`) 16-bit words as [column / 2][8][2]. `sums` of each row's integers take part where zero points do.
+typedef struct {
+  const u8 *data;
+  const float *scales;
+  const i32 *sums;
+  u32 panels, wide, pitch, depth, words;  // pitch: columns from one panel to the next
+} Integers;
+void multiply_i8(const Target *t, const Integers *w);
 void linear_i4(const Target *t, const Tensor *w);
 // How activations are written: a kind, in bytes or (| WORDS) in 16-bit words.
 enum { WORDS = 4 };

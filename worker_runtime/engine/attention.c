@@ -12,13 +12,6 @@ typedef struct {
   float scale;
 } Scope;
 
-static void transpose4(const v128_t in[4], v128_t out[4]) {
-  v128_t ab0 = wasm_i32x4_shuffle(in[0], in[1], 0, 4, 1, 5), ab1 = wasm_i32x4_shuffle(in[0], in[1], 2, 6, 3, 7);
-  v128_t cd0 = wasm_i32x4_shuffle(in[2], in[3], 0, 4, 1, 5), cd1 = wasm_i32x4_shuffle(in[2], in[3], 2, 6, 3, 7);
-  out[0] = wasm_i64x2_shuffle(ab0, cd0, 0, 2), out[1] = wasm_i64x2_shuffle(ab0, cd0, 1, 3);
-  out[2] = wasm_i64x2_shuffle(ab1, cd1, 0, 2), out[3] = wasm_i64x2_shuffle(ab1, cd1, 1, 3);
-}
-
 // 4 rows' columns as [column][step], of which 4 are written; columns beyond `head` are 0. Rows beyond `count` repeat the
 // last one.
 static void pack_columns(float *out, u32 step, const float *in, u32 stride, u32 count, u32 head) {
@@ -168,13 +161,19 @@ static void attend_text(const AttentionArgs *a, const Scope *s, u32 start, u32 k
     }
 }
 
-void run_attention(const AttentionArgs *a, u32 causal) {
+void run_attention(const AttentionArgs *a, u32 flags) {
+  u32 causal = flags & CAUSAL;
   const Register *key = engine.registers + a->key, *value = engine.registers + a->value;
   const Register *target = engine.registers + a->out;
   Scope s = {.head = a->head, .wide = PAD(a->head, 4u), .window = a->window, .causal = causal, .scale = a->scale};
   for (u32 text = 0; text < engine.texts; text++) {
     u32 start = engine.starts[text];
     s.count = engine.starts[text + 1] - start;
+    // Bytes of 7 bits would gain little and lose the most: see docs/adr/0010.
+    if (flags & INTEGERS && engine_kind != KIND_A7 && s.count <= MAX_INTEGER_KEYS) {
+      attend_integers(a, causal, start, s.count);
+      continue;
+    }
     for (u32 h = 0; h < a->kv_heads; h++) {
       pack_text(&s, key->data + (size_t)start * key->stride + a->key_offset + h * a->head, key->stride,
                 value->data + (size_t)start * value->stride + a->value_offset + h * a->head, value->stride);

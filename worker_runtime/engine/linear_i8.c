@@ -23,9 +23,9 @@ static void widen_panel(u8 *out, const u8 *w, u32 wide) {
 
 // Two rows' sums for 4 * `quads` columns become floats. Without a second row, the first one's floats follow the second's
 // to their place.
-ALWAYS void store_rows(const Target *t, const Tensor *tensor, u32 row, u32 n, const v128_t *c0, const v128_t *c1, u32 quads) {
-  const float *scales = (const float *)aux_of(tensor) + n;
-  const i32 *sums = (const i32 *)aux_of(tensor) + PAD(tensor->rows, 8u) + n;
+ALWAYS void store_rows(const Target *t, const Integers *w, u32 row, u32 n, const v128_t *c0, const v128_t *c1, u32 quads) {
+  const float *scales = w->scales + n;
+  const i32 *sums = w->sums + n;
   v128_t scale0 = SPLAT(engine.scales[row]), shift0 = wasm_i32x4_splat(engine.zeros[row]);
   v128_t scale1 = SPLAT(engine.scales[row + 1]), shift1 = wasm_i32x4_splat(engine.zeros[row + 1]);
   float *out = t->out + (size_t)row * t->stride + n, *next = row + 1 < t->rows ? out + t->stride : out;
@@ -54,8 +54,9 @@ ALWAYS void steps_words(Sums c, const u8 *const w[2], const u8 *a, u32 columns) 
 
 // The panels at w[0] and w[1] over all rows; `quads` is 2 where only the first one counts, `span` what
 // a turn of the loop takes.
-ALWAYS void sweep(const Target *t, const Tensor *tensor, const u8 *const panels[2], u32 n, u32 quads, u32 wide, u32 word,
+ALWAYS void sweep(const Target *t, const Integers *matrix, const u8 *const panels[2], u32 n, u32 quads, u32 word,
                   u32 span, Steps *steps) {
+  u32 wide = matrix->wide;
   const v128_t zero = wasm_i32x4_splat(0);
   for (u32 row = 0; row < t->rows; row += 2) {
     Sums c = {{zero, zero, zero, zero}, {zero, zero, zero, zero}};
@@ -68,7 +69,7 @@ ALWAYS void sweep(const Target *t, const Tensor *tensor, const u8 *const panels[
       steps(c, w, a, span);
     }
     if (span > 8 && k < wide) steps(c, w, a, 8);
-    store_rows(t, tensor, row, n, c[0], c[1], quads);
+    store_rows(t, matrix, row, n, c[0], c[1], quads);
     if (t->act || t->residual) finish_block(t, row, 2, n, 4 * quads);
   }
 }
@@ -108,8 +109,9 @@ ALWAYS void step_triple(v128_t c[2][6], const u8 *w0, const u8 *w1, const u8 *w2
   }
 }
 
-static void sweep_triple(const Target *t, const Tensor *tensor, const u8 *panels, u32 n, u32 wide) {
-  size_t panel_bytes = (size_t)8 * wide;
+static void sweep_triple(const Target *t, const Integers *matrix, const u8 *panels, u32 n) {
+  u32 wide = matrix->wide;
+  size_t panel_bytes = (size_t)8 * matrix->pitch;
   const v128_t zero = wasm_i32x4_splat(0);
   for (u32 row = 0; row < t->rows; row += 2) {
     v128_t c[2][6] = {{zero, zero, zero, zero, zero, zero}, {zero, zero, zero, zero, zero, zero}};
@@ -121,7 +123,7 @@ static void sweep_triple(const Target *t, const Tensor *tensor, const u8 *panels
       step_triple(c, w, w1, w2, a);
       step_triple(c, w + 32, w1 + 32, w2 + 32, a + 16);
     }
-    store_rows(t, tensor, row, n, c[0], c[1], 2 * TRIPLE);
+    store_rows(t, matrix, row, n, c[0], c[1], 2 * TRIPLE);
     if (t->act || t->residual) finish_block(t, row, 2, n, 8 * TRIPLE);
   }
 }
@@ -160,40 +162,53 @@ ALWAYS void steps_depth4(Sums c, const u8 *const w[2], const u8 *a, u32 columns)
 
 #endif
 
-// One or two panels at `w`.
-static void multiply_pair(const Target *t, const Tensor *tensor, const u8 *w, u32 n, u32 panels, u32 wide) {
-  u32 quads = 2 * panels;
-  const u8 *const pair[2] = {w, w + (panels - 1) * (size_t)8 * wide};
+// One or two panels from panel `at` on.
+static void multiply_pair(const Target *t, const Integers *w, u32 at, u32 panels) {
+  u32 quads = 2 * panels, n = 8 * at, word = w->words ? 2 : 1;
+  size_t panel_bytes = (size_t)8 * w->pitch * word;
+  const u8 *first = w->data + at * panel_bytes;
+  const u8 *const pair[2] = {first, first + (panels - 1) * panel_bytes};
 #if RELAXED
-  if (engine_kind == KIND_A7) {
-    switch (tensor->detail) {
-      case 1: sweep(t, tensor, pair, n, quads, wide, 1, 8, steps_depth1); return;
-      case 2: sweep(t, tensor, pair, n, quads, wide, 1, 8, steps_depth2); return;
-      default: sweep(t, tensor, pair, n, quads, wide, 1, 16, steps_depth4); return;
+  if (!w->words && engine_kind == KIND_A7) {
+    switch (w->depth) {
+      case 1: sweep(t, w, pair, n, quads, 1, 8, steps_depth1); return;
+      case 2: sweep(t, w, pair, n, quads, 1, 8, steps_depth2); return;
+      default: sweep(t, w, pair, n, quads, 1, 16, steps_depth4); return;
     }
   }
   if (engine_kind != KIND_A12) {
-    sweep(t, tensor, pair, n, quads, wide, 1, 8, steps_dot);
+    sweep(t, w, pair, n, quads, 1, 8, steps_dot);
     return;
   }
 #endif
   u8 *words = (u8 *)engine.panel;
-  widen_panel(words, pair[0], wide);
-  widen_panel(words + (size_t)16 * wide, pair[1], wide);
-  const u8 *const wider[2] = {words, words + (size_t)16 * wide};
-  sweep(t, tensor, wider, n, quads, wide, 2, 8, steps_words);
+  const u8 *const wider[2] = {words, words + (size_t)16 * w->wide};
+  if (!w->words) {
+    widen_panel(words, pair[0], w->wide);
+    widen_panel(words + (size_t)16 * w->wide, pair[1], w->wide);
+  }
+  sweep(t, w, w->words ? pair : wider, n, quads, 2, 8, steps_words);
 }
 
-void linear_i8(const Target *t, const Tensor *w) {
-  u32 wide = PAD(w->columns, 8u), panels = PAD(w->rows, 8u) / 8, at = 0;
+void multiply_i8(const Target *t, const Integers *w) {
+  u32 at = 0;
 #if RELAXED
   // 4 panels are two pairs, since three and one would waste the half of a pair.
   if (engine_kind == KIND_A8 || engine_kind == KIND_A8_SIGNED)
-    for (; panels - at > 4 || panels - at == TRIPLE; at += TRIPLE)
-      sweep_triple(t, w, (const u8 *)data_of(w) + (size_t)8 * at * wide, 8 * at, wide);
+    for (; w->panels - at > 4 || w->panels - at == TRIPLE; at += TRIPLE)
+      sweep_triple(t, w, w->data + (size_t)8 * at * w->pitch, 8 * at);
 #endif
-  for (u32 some; at < panels; at += some) {
-    some = min_u32(2, panels - at);
-    multiply_pair(t, w, (const u8 *)data_of(w) + (size_t)8 * at * wide, 8 * at, some, wide);
+  for (u32 some; at < w->panels; at += some) {
+    some = min_u32(2, w->panels - at);
+    multiply_pair(t, w, at, some);
   }
+}
+
+void linear_i8(const Target *t, const Tensor *tensor) {
+  u32 rows = PAD(tensor->rows, 8u);
+  Integers w = {
+      .data = data_of(tensor), .scales = (const float *)aux_of(tensor), .sums = (const i32 *)aux_of(tensor) + rows,
+      .panels = rows / 8, .wide = PAD(tensor->columns, 8u), .pitch = PAD(tensor->columns, 8u), .depth = tensor->detail,
+  };
+  multiply_i8(t, &w);
 }

@@ -204,7 +204,8 @@ static u32 check_rope(const RopeArgs *a) {
 }
 
 static u32 check_attention(const AttentionArgs *a, u32 flags) {
-  if (flags > 1 || !(a->scale > 0) || !a->heads || a->heads > MAX_WIDTH || !a->head || a->head > MAX_WIDTH || !a->kv_heads) return 0;
+  if (flags > (CAUSAL | INTEGERS) || (flags & INTEGERS && a->head > MAX_INTEGER_HEAD)) return 0;
+  if (!(a->scale > 0) || !a->heads || a->heads > MAX_WIDTH || !a->head || a->head > MAX_WIDTH || !a->kv_heads) return 0;
   if (a->kv_heads > a->heads || a->heads % a->kv_heads || (u64)a->heads * a->head > MAX_WIDTH) return 0;
   if (!reads(a->query) || !reads(a->key) || !reads(a->value)) return 0;
   if (!part_of(a->query, a->query_offset, a->heads * a->head)) return 0;
@@ -328,7 +329,7 @@ static u64 place_registers(u64 base) {
 }
 
 typedef struct {
-  u64 quantized, group_sums, panel, groups, head;
+  u64 quantized, group_sums, panel, groups, head, integer_head;
   u32 linear;
 } Scratch;
 
@@ -340,6 +341,7 @@ static Scratch measure_scratch(void) {
     if (op->opcode == OP_ATTENTION) {
       u64 head = PAD((u64)ARGS(AttentionArgs, op)->head, 8);
       if (head > s.head) s.head = head;
+      if (op->flags & INTEGERS && head > s.integer_head) s.integer_head = head;
     }
     if (op->opcode != OP_LINEAR) continue;
     const Tensor *w = tensor_at(ARGS(LinearArgs, op)->weight);
@@ -357,6 +359,21 @@ static Scratch measure_scratch(void) {
   return s;
 }
 
+// ATTENTION in integers: of 16 bits at most, 16 queries at once.
+static void place_integers(u64 head) {
+  u64 keys = PAD((u64)(engine.max_length < MAX_INTEGER_KEYS ? engine.max_length : MAX_INTEGER_KEYS), 8);
+  engine.int_keys = take(keys * head * 2);
+  engine.int_values = take(keys * head * 2);
+  engine.int_queries = take(head * 32);
+  engine.int_shares = take(keys * 32);
+  engine.key_scales = take(keys * 4);
+  engine.key_sums = take(keys * 4);
+  engine.value_scales = take(head * 4);
+  engine.value_sums = take(head * 4);
+  engine.int_scores = take(keys * 64);
+  engine.int_out = take(head * 64);
+}
+
 static void place_scratch(const Scratch *s) {
   u32 high = PAD(engine.max_tokens > engine.max_texts ? engine.max_tokens : engine.max_texts, 4u);
   engine.ids = take((u64)engine.max_tokens * 4);
@@ -364,8 +381,9 @@ static void place_scratch(const Scratch *s) {
   engine.starts = take((u64)engine.max_texts * 4 + 4);
   engine.places = take((u64)engine.max_tokens * 4);
   engine.quantized = take(s->quantized);
-  engine.scales = take((u64)high * 4);
-  engine.zeros = take((u64)high * 4);
+  // ATTENTION uses the first 16, and one beyond.
+  engine.scales = take((u64)high * 4 + 128);
+  engine.zeros = take((u64)high * 4 + 128);
   engine.group_sums = take(s->group_sums * 4);
   engine.panel = take(s->panel * 4);
   engine.panel_scales = take(s->groups * 32);
@@ -375,6 +393,7 @@ static void place_scratch(const Scratch *s) {
   engine.values = take(keys * s->head * 4);
   engine.queries = take(s->head * 32);
   engine.scores = take(keys * 32);
+  if (s->integer_head) place_integers(s->integer_head);
   for (u32 i = 0; i < engine.ropes; i++)
     engine.rope_table[i] = take((u64)engine.max_length * tensor_at(engine.rope_tensor[i])->columns * 8);
 }

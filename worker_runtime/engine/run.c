@@ -72,7 +72,7 @@ static void run_op(const Op *op) {
     case OP_LAYERNORM: run_layer_norm(ARGS(LayerNormArgs, op)); break;
     case OP_RMSNORM: run_rms_norm(ARGS(RmsNormArgs, op)); break;
     case OP_ROPE: run_rope(ARGS(RopeArgs, op)); break;
-    case OP_ATTENTION: run_attention(ARGS(AttentionArgs, op), op->flags & 1); break;
+    case OP_ATTENTION: run_attention(ARGS(AttentionArgs, op), op->flags); break;
     case OP_GLU: run_glu(ARGS(GluArgs, op)); break;
     case OP_ADD: run_add(ARGS(PairArgs, op)); break;
     case OP_MUL: run_mul(ARGS(PairArgs, op)); break;

@@ -29,6 +29,13 @@
   __asm__("" : "+r"(c[0][0]), "+r"(c[0][1]), "+r"(c[1][0]), "+r"(c[1][1]), "+r"(c[2][0]), "+r"(c[2][1]), "+r"(c[3][0]), \
           "+r"(c[3][1]))
 
+static inline void transpose4(const v128_t in[4], v128_t out[4]) {
+  v128_t ab0 = wasm_i32x4_shuffle(in[0], in[1], 0, 4, 1, 5), ab1 = wasm_i32x4_shuffle(in[0], in[1], 2, 6, 3, 7);
+  v128_t cd0 = wasm_i32x4_shuffle(in[2], in[3], 0, 4, 1, 5), cd1 = wasm_i32x4_shuffle(in[2], in[3], 2, 6, 3, 7);
+  out[0] = wasm_i64x2_shuffle(ab0, cd0, 0, 2), out[1] = wasm_i64x2_shuffle(ab0, cd0, 1, 3);
+  out[2] = wasm_i64x2_shuffle(ab1, cd1, 0, 2), out[3] = wasm_i64x2_shuffle(ab1, cd1, 1, 3);
+}
+
 static inline float sum4(v128_t a) {
   return (wasm_f32x4_extract_lane(a, 0) + wasm_f32x4_extract_lane(a, 1)) +
          (wasm_f32x4_extract_lane(a, 2) + wasm_f32x4_extract_lane(a, 3));

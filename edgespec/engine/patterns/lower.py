@@ -20,6 +20,10 @@ TABLE_MIN = 16 * 1024
 """Elements: smaller tables of positions stay as they are."""
 
 
+INTEGER_HEAD = 512
+"""Columns: sums over wider heads would not fit 32 bits."""
+
+
 @dataclass(frozen=True, slots=True)
 class Precision:
     quantization: Quantization
@@ -256,9 +260,14 @@ class Lowering:
             fmt.Attention(
                 out=self.out(op), query=query, query_offset=query_offset, key=key, key_offset=key_offset, value=value,
                 value_offset=value_offset, heads=op.query.width // op.head, kv_heads=op.key.width // op.head,
-                head=op.head, scale=op.scale, window=op.window, causal=op.causal,
+                head=op.head, scale=op.scale, window=op.window, causal=op.causal, integers=self._in_integers(op),
             )
         )  # fmt: skip
+
+    def _in_integers(self, op: d.Attention) -> bool:
+        """Where weights are rounded too, but not in decoders: their keys have outliers that one scale would have to
+        cover (docs/adr/0010)."""
+        return self.precision.quantization in ("int8", "int4") and not op.causal and op.head <= INTEGER_HEAD
 
 
 def _one_scale_a_row(weight: d.Matrix) -> list[d.Matrix]:
