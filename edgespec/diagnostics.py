@@ -4,7 +4,8 @@ Pure stages gather `Diagnostic` values and return them beside their result (`Che
 edges raise `EdgespecError`, which carries them. The command line prints both in one place.
 
 Codes are stable and grouped by the hundred:
-ES1xx spec files, ES2xx plan, ES3xx state and apply, ES4xx provider and API, ES5xx build, ES6xx local edge.
+ES1xx spec files, ES2xx plan, ES3xx state and apply, ES4xx provider and API, ES5xx build, ES6xx local edge,
+ES7xx releases, provenance, editing.
 """
 
 from __future__ import annotations
