@@ -278,3 +278,11 @@ def test_what_goes_needs_nobodys_word() -> None:
     assert by_model.about == ("beta",)
     (by_change,) = say(made, '!model.provenance.trusted && change.type == "worker"')
     assert by_change.about == ("worker/beta",)
+
+
+def test_what_two_own_is_asked_for_the_one_that_serves() -> None:
+    world = World()
+    both = plan(world, MemoryStore(world), [ALPHA, BETA])
+    made = facts(both, ALPHA, BETA, provenance={"beta": Provenance()}.get)
+    (verdict,) = say(made, '!model.provenance.trusted && change.type == "r2_bucket"')
+    assert verdict.about == ("r2_bucket/shop-local-auto",) and not verdict.failure
