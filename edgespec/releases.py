@@ -18,7 +18,6 @@ from edgespec.artifact import KEY_PREFIX, Manifest
 from edgespec.build.entries import Blob
 from edgespec.diagnostics import EdgespecError, error
 from edgespec.providers.cloudflare.account import Account, api_errors
-from edgespec.providers.cloudflare.discover import JURISDICTIONS
 from edgespec.providers.cloudflare.live import Live
 from edgespec.providers.cloudflare.provenance import fetched
 from edgespec.resources import model
@@ -142,6 +141,8 @@ class _Buckets:
         last, prefix = self._last, f"{self._session.workspace.project.name}-{self._environment}-"
         if last is not None:
             yield last
+        from edgespec.providers.cloudflare.discover import JURISDICTIONS
+
         for jurisdiction in JURISDICTIONS:
             for bucket in sorted(live.buckets(jurisdiction)):
                 if bucket.startswith(prefix) and (bucket, jurisdiction) != last:

@@ -12,13 +12,11 @@ from edgespec.build.cache import default_cache_dir
 from edgespec.build.remote import RemoteCache
 from edgespec.diagnostics import EdgespecError, error
 from edgespec.providers.cloudflare.account import TOKEN, Account, Endpoints, Paces, missing_token
-from edgespec.providers.cloudflare.remote_cache import R2Store
 from edgespec.secret import Secret
 from edgespec.spec.models import LocalState, LocalTarget, SharedCache
 from edgespec.spec.variables import STAND_IN
 from edgespec.stores.base import StateStore
 from edgespec.stores.local import LocalStore
-from edgespec.stores.r2 import R2StateStore
 from edgespec.workspace import STATE_DIR, Workspace
 
 if TYPE_CHECKING:
@@ -82,6 +80,8 @@ def state_store_of(workspace: Workspace, environ: Mapping[str, str], say: Say) -
         return LocalStore(workspace.state_path)
     key = f"{state.prefix}/{workspace.project.name}/{workspace.environment}.json"
     client = _S3(lambda: account_of(workspace, workspace.environment, environ, say), state.jurisdiction or "default")
+    from edgespec.stores.r2 import R2StateStore
+
     return R2StateStore(state.bucket, key, client)
 
 
@@ -108,6 +108,8 @@ def shared_cache_of(workspace: Workspace, environ: Mapping[str, str], say: Say) 
     if shared is None:
         return None
     environment = _environment(shared, workspace)
+    from edgespec.providers.cloudflare.remote_cache import R2Store
+
     store = R2Store(lambda: account_of(workspace, environment, environ, say), shared.bucket)
     return RemoteCache(store, lambda found: say(str(found)))
 

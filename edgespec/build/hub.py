@@ -20,15 +20,17 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from edgespec.build.cache import Cache, flush_folder, touch
 from edgespec.build.events import BuildEvent, Progress
-from edgespec.build.hub_api import HubError, Listing, fetch, open_hub
 from edgespec.build.problems import fail
 from edgespec.spec.units import format_size
 from edgespec.values import canonical_json, digest
+
+if TYPE_CHECKING:
+    from edgespec.build.hub_api import Listing
 
 _HUB: Final = re.compile(r"(hf|ms):([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@([A-Za-z0-9][\w./+-]*))?")
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}")
@@ -137,6 +139,8 @@ def download(name: HubName, cache: Cache, progress: Progress, environ: Mapping[s
 
 
 def _download(name: HubName, cache: Cache, progress: Progress, environ: Mapping[str, str]) -> Path:
+    from edgespec.build.hub_api import HubError, fetch, open_hub
+
     if name.hub == "hf" and environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
         raise fail("ES502", f"{name}: HF_HUB_OFFLINE is set, and the model is not on this machine. {name.by_hand}")
     place = place_of(name, cache)

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 from edgespec.artifact import Manifest
 from edgespec.build import sources
@@ -28,6 +30,7 @@ from edgespec.spec.validate import dotted
 from edgespec.values import UNKNOWN, Value, digest, is_known
 
 __all__ = ["BuildEvent", "Pipeline"]
+_VERSION: Final = re.compile(r"^Version: (\S+)$", re.MULTILINE)
 
 
 @dataclass(slots=True)
@@ -390,10 +393,12 @@ def whole_key(build: Build) -> str:
 @cache
 def _version(package: str) -> Value:
     """UNKNOWN for a package that only a build needs and that is not here; raises ES531 for one of the core."""
-    from importlib.metadata import PackageNotFoundError, version
+    from importlib.metadata import PackageNotFoundError, distribution
 
     try:
-        return version(package)
+        found = distribution(package)
+        written = _VERSION.search(found.read_text("METADATA") or "")  # `version` parses it all, as a mail
+        return written[1] if written else found.version
     except PackageNotFoundError:
         if package not in ("numpy", "onnx", "onnxruntime", "tokenizers"):
             return UNKNOWN

@@ -22,8 +22,6 @@ from edgespec.cli.output import print_diagnostics, print_json, print_lines, prin
 from edgespec.cli.plan_file import write_plan
 from edgespec.diagnostics import EdgespecError, error
 from edgespec.render import budget as render_budget
-from edgespec.render import explain as render_explain
-from edgespec.render import markdown as render_markdown
 from edgespec.render import plan as render_plan
 from edgespec.selection import selected
 
@@ -92,7 +90,10 @@ def command(
         print_text(markdown(planned))
     else:
         print_plan(planned)
-        print_lines(render_explain.render(planned.plan.steps) if explain else [])
+        if explain:
+            from edgespec.render import explain as render_explain
+
+            print_lines(render_explain.render(planned.plan.steps))
         print_lines(render_budget.render(planned.fits, hint=not planned.plan.is_empty))
     if (refusal := planned.refusal) is not None:
         raise refusal
@@ -114,6 +115,8 @@ def print_plan(planned: operations.Planned) -> None:
 
 def markdown(planned: operations.Planned) -> str:
     workspace, judged, refusal = planned.session.workspace, planned.review, planned.refusal
+    from edgespec.render import markdown as render_markdown
+
     return render_markdown.render(
         planned.plan,
         workspace.project.name,
