@@ -108,13 +108,13 @@ def _served(session: Session, state: State, name: str) -> ModelReleases:
     """What state knows of an environment that builds what it deploys, as releases: the newest, which serves now, has
     the highest number."""
     now = _now(state, name)
-    older = _archived(state, name)
+    older = {a: told for a, told in _archived(state, name).items() if now is None or a != now[0]}
     if now is None or not older:
         environment = session.workspace.environment
         why = "is not deployed" if now is None else "served no other artifact that is kept (`keep`)"
         raise EdgespecError(error("ES713", _SUMMARY, f"{name} {why} in {environment}."))
     artifacts = Artifacts(session, state)
-    found = [now, *((a, told) for a, told in older.items() if a != now[0])]
+    found = [now, *older.items()]
     releases = []
     for number, (artifact, told) in zip(range(len(found), 0, -1), found, strict=True):
         manifest = artifacts.manifest(artifact, name)
@@ -205,7 +205,10 @@ def history(session: Session, name: str) -> History:
     pinned = model.pinned if model is not None else None
     deployed = model.deployed if model is not None and (pinned is not None or _promoted(session)) else None
     listed = model.releases if model is not None else ()
-    told = {**(dict([now]) if now is not None else {}), **_archived(state, name)}
+    told = {
+        **(dict([now]) if now is not None else {}),
+        **{a: t for a, t in _archived(state, name).items() if a != live},
+    }
     past = [
         Past(
             a, _size(state, name, a, t), rounded(t.get("metrics")), deployed is None and a == live, a == live, a in kept

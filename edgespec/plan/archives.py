@@ -42,9 +42,8 @@ def _archive(resource: DesiredResource, desired: DesiredState, past: _Past, keep
     place = (holder["name"], holder["jurisdiction"])
     wanted = past.artifact(desired.resources[Address(model.TYPE.name, resource.address.name.partition("/")[0])])
     prior = past.kept(archive.address(resource.address), place)
-    current = past.state.get(resource.address)
-    moves = current is None or current.inputs["artifact"] != wanted
-    artifacts = [a for a in prior if not (moves and a == wanted)]
+    # What comes back keeps its place: where it is known only after the build, the list must be the same.
+    artifacts = list(prior)
     served = dict(prior)
     for record in past.leaving(resource.address, wanted, place):
         artifact = str(record.inputs["artifact"])
