@@ -90,6 +90,15 @@ def test_what_moves_to_another_bucket_is_sent_again() -> None:
     assert (there.upload, there.r2_writes, there.r2_deletes) == (20, 2, 2)
 
 
+def test_a_list_of_what_is_kept_sends_nothing() -> None:
+    kept = Change(Key(Address("archive", "a")), Action.CREATE, None, stored("a", "one", "x", "y"))
+    found = total(Plan("", state(), DesiredState(), (kept,), ()))
+    assert (found.upload, found.r2_writes) == (0, 0)
+    lost = Change(Key(Address("weights", "a")), Action.CREATE, None, stored("a", "one", "x", "z"))
+    found = total(Plan("", state(), DesiredState(), (kept, lost), ()))  # named by a list, and yet not there
+    assert (found.upload, found.r2_writes) == (20, 2)
+
+
 def test_an_object_that_several_removed_ones_name_goes_once() -> None:
     def weights(name: str, bucket: str, *objects: str) -> Change:
         return Change(Key(Address("weights", name)), Action.DELETE, stored(name, bucket, *objects), None)
