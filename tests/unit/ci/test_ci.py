@@ -15,8 +15,10 @@ import pytest
 from edgespec.ci import api as api_module
 from edgespec.ci import forge as forge_module
 from edgespec.ci.api import Api
+from edgespec.ci.github import GitHub
 from edgespec.cli.main import main
 from edgespec.diagnostics import EdgespecError
+from edgespec.render import markdown
 from edgespec.secret import Secret
 from tests.forge import BOT, TOKEN, Forge, forge
 from tests.unit.cli.conftest import PROJECT, SPEC, Ran
@@ -317,3 +319,9 @@ def test_a_pull_requests_number_from_its_ref(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_cut_outside_of_code_needs_no_fence() -> None:
     body = forge_module.fitted("<!-- m -->", "line\n" * 400, 1000)
     assert "```" not in body and len(body) <= 1000
+
+
+def test_the_longest_plan_has_room_for_the_marker() -> None:
+    text = "x" * (markdown.LIMIT - 1) + "\n"
+    body = forge_module.fitted(forge_module.marker("comment", "plan/" + "p" * 40), text, GitHub.limit)
+    assert body.endswith(text)
