@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +16,7 @@ from edgespec.plan.model import Action
 from edgespec.providers.cloudflare.account import Account
 from edgespec.providers.cloudflare.reader import Reader
 from tests.e2e.conftest import TinyProject
+from tests.unit.cli.test_startup import HEAVY, SCRIPT
 
 
 @pytest.fixture
@@ -55,6 +59,20 @@ def test_lists_answer_for_every_worker(project: TinyProject, asked: list[str]) -
     assert changed(project) == {}
     assert "workers/workers" in asked and not [a for a in asked if a.startswith("workers/scripts/")]
     assert project.apply().result is None  # what the list says is what state has
+
+
+def test_a_plan_without_changes_imports_no_more_than_it_uses(project: TinyProject) -> None:
+    project.apply_well()
+    command = [sys.executable, "-c", SCRIPT, "-C", str(project.root), "plan"]
+    ran = subprocess.run(command, check=True, capture_output=True, text=True, env=project.environ)
+    code, modules = json.loads(ran.stderr.splitlines()[-1])
+    assert code == 0 and "no changes" in ran.stdout
+    unused = {
+        *HEAVY, "httpx", "rich", "jsonschema", "asyncio", "email.policy",
+        "edgespec.apply.applier", "edgespec.build.data", "edgespec.build.stages.finetune", "edgespec.engine.format",
+        "edgespec.measurement", "edgespec.plan.file", "edgespec.providers.cloudflare.discover", "edgespec.stores.r2",
+    }  # fmt: skip
+    assert not unused & set(modules)
 
 
 def test_what_others_did_to_a_worker_is_seen(project: TinyProject, asked: list[str]) -> None:
