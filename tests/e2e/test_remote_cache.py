@@ -81,7 +81,7 @@ def test_what_one_machine_built_another_takes(sharing: TinyProject, tmp_path: Pa
     assert second.said == []
     held = objects(sharing)
     entries = [k for k in held if k.startswith(f"{PREFIX}stages/")]
-    assert sorted(k.split("/")[3] for k in entries) == sorted(second.ran)
+    assert sorted(k.split("/")[3] for k in entries) == sorted([*second.ran, "provenance"])
 
     ci = Machine(sharing, tmp_path / "ci")
     planned = operations.plan(ci.session)
