@@ -14,7 +14,7 @@ from edgespec.resources.facts import BuildFacts, SpecFacts
 from edgespec.session import Session
 from edgespec.spec.document import Node
 from edgespec.spec.models import EdgeModel
-from edgespec.spec.validate import key_place, listed, place
+from edgespec.spec.validate import Path, key_place, listed, place
 from edgespec.state.model import ResourceRecord, State
 from edgespec.values import UNKNOWN, Value, is_known
 
@@ -45,7 +45,7 @@ def facts_of(
             found_facts = pipeline.facts(spec, record.inputs if record else None)
             facts[spec.name] = SpecFacts(_remembered(found_facts, spec, record), quality)
         except EdgespecError as e:
-            found += (_placed(d, session.workspace.nodes[spec.name]) for d in e.diagnostics)
+            found += (_placed(d, *_about(session, spec, pinned=spec.name in pins)) for d in e.diagnostics)
     session.cache.save()
     if Diagnostics(tuple(found)).has_errors:
         raise EdgespecError(*found)
@@ -94,11 +94,19 @@ def _unlike(spec: EdgeModel, manifest: Manifest, node: Node) -> Iterator[tuple[s
         yield f"The spec asks for the engine {engine}", place(node, ("worker", "engine"))
 
 
-def _placed(found: Diagnostic, node: Node) -> Diagnostic:
+def _about(session: Session, spec: EdgeModel, *, pinned: bool) -> tuple[Node, Path]:
+    """What errors of a spec's artifact are about, where they do not say so: its release, or its source."""
+    releases = session.workspace.releases
+    if pinned and releases is not None:
+        return releases.node, ("models", spec.name)
+    return session.workspace.nodes[spec.name], ("model", "source")
+
+
+def _placed(found: Diagnostic, node: Node, about: Path) -> Diagnostic:
     """A build's diagnostic at the field that it is about: the build knows the spec's values, not where they stand."""
     if found.source is not None:
         return found
-    return replace(found, source=place(node, found.at or ("model", "source")))
+    return replace(found, source=place(node, found.at or about))
 
 
 def _quality_digest(session: Session, spec: EdgeModel, state: State | None, found: list[Diagnostic]) -> str | None:

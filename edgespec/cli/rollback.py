@@ -42,7 +42,10 @@ def command(
     session = session_of(ctx, environment)
     where = session.workspace.environment
     done = rollback.unpin(session, name) if unpin else rollback.rollback(session, name, to, reason)
-    print_lines(render_releases.rolled(name, where, done.before, done.after, kept=done.kept))
+    if unpin or done.after is None:
+        print_lines(render_releases.unpinned(name, where, done.after))
+    else:
+        print_lines(render_releases.rolled(name, where, done.before, done.after, kept=done.kept))
     if not (carry_out or auto_approve):
         say(f"It is in {done.path}. Deploy it with: edgespec apply {name} --env {where}")
         sys.exit(0)

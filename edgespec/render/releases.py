@@ -75,18 +75,21 @@ def document(name: str, before: Release | None, after: Release) -> Mapping[str, 
     return {"name": name, "before": shown[0], "after": shown[1]}
 
 
-def rolled(name: str, environment: str, before: Release | None, after: Release | None, *, kept: bool) -> list[Line]:
-    """What a rollback wrote; `after` is None where the spec is built again."""
+def unpinned(name: str, environment: str, after: Release | None) -> list[Line]:
+    """`after` is None where the spec is built again."""
     if after is None:
         text = f"{name} in {environment} is what its spec says again: the next apply builds it."
         return [line(Span(printable(text), "bold"))]
-    if before is not None and before.number == after.number:
-        text = f"{name} in {environment} stays at release {after.number}, and may be promoted again."
-        return [line(Span(printable(text), "bold"))]
+    text = f"{name} in {environment} stays at release {after.number}, and may be promoted again."
+    return [line(Span(printable(text), "bold"))]
+
+
+def rolled(name: str, environment: str, before: Release | None, after: Release, *, kept: bool) -> list[Line]:
+    """What a rollback wrote."""
     lines = [line(Span(printable(f"{name} in {environment} goes back, and stays there until it is unpinned:"), "bold"))]
     lines += [(), *release_change(name, before, after), ()]
     if kept:
-        lines.append(line(Span("Its objects are in the environment's buckets: nothing of it is uploaded.", "dim")))
+        lines.append(line(Span("Its objects are in the environment's buckets: none of them is uploaded.", "dim")))
     else:
         lines.append(line(Span("Its objects are not in the environment's buckets: an apply looks for them.", "yellow")))
     return lines

@@ -15,7 +15,7 @@ import yaml
 from edgespec import asking, operations
 from edgespec.assets import local_edge_sources
 from edgespec.diagnostics import EdgespecError
-from edgespec.local_edge.edge import LocalEdge
+from edgespec.local_edge.edge import Endpoint, LocalEdge
 from edgespec.operations import Applied, Planned, Session
 from edgespec.plan.model import Request
 from edgespec.session import current_state, local_edge
@@ -114,3 +114,29 @@ def project(tmp_path: Path, build_cache: Path, shared_edge: Path) -> Iterator[Ti
     made.write_spec()
     yield made
     made.apply(destroy=True)
+
+
+@pytest.fixture(scope="session")
+def two_edges(tmp_path_factory: pytest.TempPathFactory, build_cache: Path) -> Iterator[tuple[Endpoint, Endpoint]]:
+    """Two accounts; stopped at the end, each by its pid."""
+    edges = []
+    for name in ("staging", "production"):
+        folder = tmp_path_factory.mktemp(f"edge-{name}")
+        edge = LocalEdge(folder, port=0, sources=local_edge_sources(), cache_dir=build_cache, progress=lambda _: None)
+        edges.append(edge)
+    yield edges[0].ensure(), edges[1].ensure()
+    for edge in edges:
+        edge.down()
+
+
+@pytest.fixture
+def shop(tmp_path: Path, build_cache: Path, two_edges: tuple[Endpoint, Endpoint]) -> Iterator[Any]:
+    """A `Shop` with one spec, `tiny`; what it deployed is removed at the end."""
+    from tests.e2e.shops import Shop
+
+    name = f"shop{next(_numbers)}"
+    made = Shop(TinyProject(tmp_path / "project", build_cache, name), *two_edges, tmp_path / "empty-cache")
+    yield made
+    for environment in made.accounts:
+        if current_state(made.session(environment)) is not None:
+            made.apply(environment, destroy=True)

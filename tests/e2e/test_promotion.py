@@ -4,133 +4,16 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from edgespec import asking, operations
-from edgespec.assets import local_edge_sources
 from edgespec.diagnostics import EdgespecError
-from edgespec.local_edge.edge import Endpoint, LocalEdge
-from edgespec.operations import Applied, Planned, Session
-from edgespec.plan.model import Action
-from edgespec.promotion import Promotion, promote, revision_of
+from edgespec.promotion import promote, revision_of
 from edgespec.render.plan import render
 from edgespec.render.text import plain
-from edgespec.session import current_state
-from edgespec.spec.releases import ModelReleases
-from edgespec.state.model import State
-from tests.e2e.conftest import TinyProject
-
-GATE = {"data": "data/test.jsonl", "metrics": {"accuracy": {"min": 0.5}}}
-
-
-class Shop:
-    """A project with staging and production, each in an account of its own, and a machine for each."""
-
-    def __init__(self, made: TinyProject, staging: Endpoint, production: Endpoint, other_cache: Path) -> None:
-        self.root, self.name, self.made = made.root, made.name, made
-        self.caches = {"staging": made.environ["EDGESPEC_CACHE_DIR"], "production": str(other_cache)}
-        self.accounts = {"staging": staging, "production": production}
-        self.write_project()
-        self.write_spec()
-
-    def write_project(self, **production: Any) -> None:
-        environments = {
-            name: {
-                "target": {
-                    "type": "cloudflare",
-                    "account": at.account_id,
-                    "api_base_url": at.api_base_url,
-                    "s3_base_url": at.s3_base_url,
-                }
-            }
-            for name, at in self.accounts.items()
-        }
-        environments["production"] |= {"promote_from": "staging", **production}
-        document = {
-            "apiVersion": "edgespec/v1",
-            "kind": "Project",
-            "name": self.name,
-            "environments": environments,
-        }
-        (self.root / "edgespec.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
-
-    def write_spec(self, **fields: Any) -> None:
-        self.made.write_spec(**{"quality": GATE, "cache": {"weights": {"kv": {"pin": ["tokenizer"]}}}, **fields})
-
-    def environ(self, environment: str) -> dict[str, str]:
-        """Of the machine that deploys to it; the production one has no build cache and both tokens."""
-        tokens = {f"CLOUDFLARE_API_TOKEN_{n.upper()}": a.api_token.reveal() for n, a in self.accounts.items()}
-        return {**self.made.environ, **tokens, "EDGESPEC_CACHE_DIR": self.caches[environment]}
-
-    def session(self, environment: str) -> Session:
-        return operations.open_session(self.root, environment, self.environ(environment), lambda _: None)
-
-    def plan(self, environment: str, **options: Any) -> Planned:
-        planned = operations.plan(self.session(environment), **options)
-        planned.close()
-        return planned
-
-    def actions(self, environment: str) -> dict[str, str]:
-        planned = self.plan(environment)
-        return {str(c.key): c.action.value for c in planned.plan.changes if c.action is not Action.NOOP}
-
-    def apply(self, environment: str, **options: Any) -> Applied:
-        session = self.session(environment)
-        applied = operations.apply(session, approve=lambda _: True, on_event=lambda _: None, **options)
-        if applied.result is not None and applied.result.diagnostics.has_errors:
-            raise EdgespecError(applied.result.diagnostics)
-        return applied
-
-    def promote(self, *names: str, **options: Any) -> Promotion:
-        environ = self.environ("staging")
-        return promote(self.root, names, environ, lambda _: None, source="staging", target="production", **options)
-
-    def state(self, environment: str) -> State:
-        found = current_state(self.session(environment))
-        assert found is not None
-        return found
-
-    def artifact(self, environment: str) -> str:
-        found = [r.outputs["artifact"] for k, r in self.state(environment).records.items() if k.address.type == "model"]
-        return str(found[0])
-
-    def releases(self) -> ModelReleases:
-        loaded = self.session("production").workspace.releases
-        assert loaded is not None
-        return loaded.releases.models["tiny"]
-
-    def infer(self, environment: str, text: str) -> str:
-        return str(asking.infer(self.session(environment), "tiny", {"texts": [text]})["results"][0]["label"])
-
-
-@pytest.fixture(scope="session")
-def two_edges(tmp_path_factory: pytest.TempPathFactory, build_cache: Path) -> Iterator[tuple[Endpoint, Endpoint]]:
-    """Two accounts; stopped at the end, each by its pid."""
-    edges = []
-    for name in ("staging", "production"):
-        folder = tmp_path_factory.mktemp(f"edge-{name}")
-        edge = LocalEdge(folder, port=0, sources=local_edge_sources(), cache_dir=build_cache, progress=lambda _: None)
-        edges.append(edge)
-    yield edges[0].ensure(), edges[1].ensure()
-    for edge in edges:
-        edge.down()
-
-
-@pytest.fixture
-def shop(
-    tmp_path: Path, build_cache: Path, two_edges: tuple[Endpoint, Endpoint], request: pytest.FixtureRequest
-) -> Iterator[Shop]:
-    name = f"shop{abs(hash(request.node.name)) % 10**6}"
-    made = Shop(TinyProject(tmp_path / "project", build_cache, name), *two_edges, tmp_path / "empty-cache")
-    yield made
-    for environment in made.accounts:
-        if current_state(made.session(environment)) is not None:
-            made.apply(environment, destroy=True)
+from tests.e2e.shops import GATE, Shop
 
 
 def built(cache: Path) -> list[str]:
@@ -139,6 +22,7 @@ def built(cache: Path) -> list[str]:
 
 
 def test_promoted_is_what_staging_serves_copied_between_accounts_and_not_built(shop: Shop) -> None:
+    shop.write_spec(quality={**GATE, "metrics": {"accuracy": {"min": 0.5, "max_drop": 0.2}}})
     shop.apply("staging")
     planned = shop.plan("production").plan
     assert planned.is_empty
@@ -148,6 +32,7 @@ def test_promoted_is_what_staging_serves_copied_between_accounts_and_not_built(s
     release = shop.releases().deployed
     assert release.artifact == shop.artifact("staging")
     assert release.metrics["accuracy"] > 0.5
+    assert release.teacher["accuracy"] > 0.5  # production compares with it, and builds no teacher
     assert release.origin is not None
     assert release.origin.worker == f"{shop.name}-staging-tiny"
     shutil.rmtree(shop.root / "models")  # neither the model's source nor a cache is on this machine

@@ -17,9 +17,8 @@ from edgespec.plan.model import Action
 from edgespec.rollback import history, rollback, unpin
 from edgespec.spec.releases import ModelReleases
 from tests.e2e.conftest import TinyProject
-from tests.e2e.test_promotion import Shop, shop, two_edges
+from tests.e2e.shops import Shop
 
-__all__ = ["shop", "two_edges"]
 PINNED = {"weights": {"kv": {"pin": ["tokenizer"]}}}
 
 
@@ -208,7 +207,7 @@ def test_the_commands(project: TinyProject, monkeypatch: pytest.MonkeyPatch) -> 
     assert second[:12] in said and first[:12] in said and "current, live, kept" in said
     assert f'"artifact": "{first}"' in run("history", "tiny", "--json")
     said = run("rollback", "tiny", "--reason", "bad", "--auto-approve")
-    assert f"{second[:12]} -> {first[:12]}" in said and "nothing of it is uploaded" in said
+    assert f"{second[:12]} -> {first[:12]}" in said and "none of them is uploaded" in said
     assert artifact(project) == first
     said = run("history", "tiny")
     assert "rolled back, and pinned: bad" in said and "live" in said

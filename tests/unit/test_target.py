@@ -9,7 +9,7 @@ import pytest
 
 from edgespec.providers.cloudflare.account import Paces
 from edgespec.providers.cloudflare.pace import Pace
-from edgespec.target import account_of, local_edge_of, shared_cache_of
+from edgespec.target import account_of, local_edge_of, shared_cache_of, token_of
 from edgespec.workspace import load_workspace
 
 PROJECT = """\
@@ -94,3 +94,11 @@ def test_environments_share_the_local_edge_and_its_port(root: Path, tmp_path: Pa
     environ = {"EDGESPEC_CACHE_DIR": str(tmp_path / "cache")}
     ports = {local_edge_of(load_workspace(root, e, {}), e, environ, pytest.fail)._port for e in ("local", "test")}
     assert ports == {4321}
+
+
+def test_an_environment_may_have_a_token_of_its_own() -> None:
+    both = {"CLOUDFLARE_API_TOKEN": "for-all-of-them", "CLOUDFLARE_API_TOKEN_STAGING": "for-staging-alone"}
+    assert token_of("staging", both).reveal() == "for-staging-alone"
+    assert token_of("production", both).reveal() == "for-all-of-them"
+    assert token_of("staging", {**both, "CLOUDFLARE_API_TOKEN_STAGING": ""}).reveal() == "for-all-of-them"
+    assert not token_of("staging", {})
