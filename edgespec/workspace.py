@@ -144,8 +144,8 @@ class Reader:
             wanted = default_environment(project)
         files, found = self._spec_files(project, node)
         specs = files.load(project, overlays_of(node, wanted))
-        names = [s.spec.name for s in specs.value or ()]
-        releases = self._releases(wanted, names, everywhere=any_environment)
+        names = None if specs.value is None else [s.spec.name for s in specs.value]
+        releases = self._releases(wanted, project, names, everywhere=any_environment)
         diagnostics = loaded.diagnostics + found + specs.diagnostics + releases.diagnostics
         if specs.value is None or diagnostics.has_errors:
             raise EdgespecError(diagnostics)
@@ -160,8 +160,11 @@ class Reader:
             (releases.value or {}).get(wanted),
         )
 
-    def _releases(self, environment: str, names: list[str], *, everywhere: bool) -> Checked[dict[str, LoadedReleases]]:
-        """By environment; with `everywhere` every file is read, so that its errors are told."""
+    def _releases(
+        self, environment: str, project: Project, names: list[str] | None, *, everywhere: bool
+    ) -> Checked[dict[str, LoadedReleases]]:
+        """By environment; with `everywhere` every file is read, so that its errors are told. `names` are the specs',
+        None where they cannot be read."""
         found: dict[str, LoadedReleases] = {}
         diagnostics: list[Diagnostic] = []
         for path in self._files.glob(path_of("*") if everywhere else path_of(environment)):
@@ -172,7 +175,7 @@ class Reader:
             diagnostics += loaded.diagnostics
             if loaded.value is not None:
                 found[name] = loaded.value
-                diagnostics += check_names(loaded.value, names)
+                diagnostics += check_names(loaded.value, names, project.environments)
         return Checked(found, Diagnostics(tuple(diagnostics)))
 
     def _project(self, environ: Mapping[str, str], selected: str | None) -> LoadedProject:

@@ -158,10 +158,17 @@ def _check(releases: Releases, node: Node, environment: str) -> Iterator[Diagnos
             yield error("ES700", "No such release", detail, source=place(node, ("models", name, "current")))
 
 
-def check_names(loaded: LoadedReleases, names: Collection[str]) -> Iterator[Diagnostic]:
-    """A model that no spec describes any more: nothing of it is deployed, and its entry does nothing."""
-    for name in loaded.releases.models:
-        if name not in names:
+def check_names(
+    loaded: LoadedReleases, names: Collection[str] | None, environments: Collection[str]
+) -> Iterator[Diagnostic]:
+    """A file of no environment, or a model that no spec describes any more: nothing of it is deployed. `names` are the
+    specs', None where they cannot be read."""
+    environment = loaded.releases.environment
+    if environment not in environments:
+        detail = f"No environment is named {environment}: the file does nothing.{suggest(environment, environments)}"
+        yield warning("ES701", "Releases of no environment", detail, source=place(loaded.node, ("environment",)))
+    for name in loaded.releases.models if names is not None else ():
+        if names is not None and name not in names:
             detail = f"No spec is named {name}: its releases do nothing.{suggest(name, names)} Remove them, or rename."
             yield warning("ES701", "Releases of no spec", detail, source=key_place(loaded.node, ("models", name)))
 

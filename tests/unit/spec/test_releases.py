@@ -92,10 +92,13 @@ def test_what_is_wrong_is_told_where(old: str, new: str, said: str) -> None:
 
 
 def test_an_entry_of_no_spec_is_a_warning() -> None:
-    [found] = check_names(load(TEXT), {"suport", "other"})
+    [found] = check_names(load(TEXT), {"suport", "other"}, {"production"})
     assert str(found).startswith("releases/production.yaml:7:3: warning ES701: Releases of no spec: No spec is named")
     assert "Did you mean `suport`?" in found.detail
-    assert not list(check_names(load(TEXT), {"support"}))
+    assert not list(check_names(load(TEXT), {"support"}, {"production"}))
+    assert not list(check_names(load(TEXT), None, {"production"}))
+    [found] = check_names(load(TEXT), {"support"}, {"productive"})
+    assert "4:14: warning ES701: Releases of no environment: No environment is named production" in str(found)
 
 
 def test_a_promotion_adds_lines_and_changes_one() -> None:
