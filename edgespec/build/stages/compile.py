@@ -26,4 +26,4 @@ def _depends(inputs: Inputs) -> Inputs:
     return {"quantization": inputs["quantization"], "program_format": VERSION}
 
 
-STAGE = Stage("compile", 2, _depends, _run, tools=("numpy", "onnx"))
+STAGE = Stage("compile", 3, _depends, _run, tools=("numpy", "onnx"))
