@@ -24,8 +24,8 @@ from edgespec.secret import scrub
 from edgespec.spec.units import format_count
 
 LIMIT: Final = 65_400
-"""Characters of a comment on GitHub, 65,536, without the line by which `ci comment` finds its own; counted here as UTF-8
-bytes, which are never fewer."""
+"""Characters of a comment on GitHub, 65,536, without the line by which `ci comment` finds its own; counted here as
+UTF-8 bytes, which are never fewer."""
 _ONE: Final = 12_000
 """Of one change's details: a manifest must not push everything else out."""
 _NAMES: Final = {
