@@ -19,6 +19,7 @@ from edgespec.plan.document import DriftReport, PlanDocument
 from edgespec.render.config import ConfigDocument
 from edgespec.render.events import EventDocument
 from edgespec.render.plans import PlansDocument
+from edgespec.render.releases_document import HistoryDocument, PromotionDocument
 from edgespec.spec.models import EdgeModel, Project
 from edgespec.spec.releases import Releases
 from edgespec.state.codec import StateDocument
@@ -30,6 +31,8 @@ MODELS: dict[str, tuple[type[BaseModel], str]] = {
     "project": (Project, "edgespec.yaml"),
     "spec": (EdgeModel, "An EdgeModel document"),
     "releases": (Releases, "releases/ENVIRONMENT.yaml"),
+    "promotion": (PromotionDocument, "What edgespec promote wrote"),
+    "history": (HistoryDocument, "What edgespec history found"),
     "state": (StateDocument, "edgespec's state of one environment"),
     "state-journal": (EntryDocument, "One line of the journal of a state of edgespec"),
     "plan": (PlanDocument, "A plan of edgespec"),

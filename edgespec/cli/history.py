@@ -47,18 +47,9 @@ def _row(past: Any) -> render_releases.Row:
 
 
 def _document(found: Any) -> dict[str, Any]:
-    return {
-        "name": found.name,
-        "environment": found.environment,
-        "pinned": found.pinned,
-        "history": [
-            {
-                "artifact": p.artifact,
-                "size": p.size,
-                "metrics": dict(p.metrics),
-                **{mark: getattr(p, mark) for mark in ("current", "live", "kept")},
-                "release": p.release.model_dump(mode="json", by_alias=True) if p.release is not None else None,
-            }
-            for p in found.past
-        ],
-    }
+    from edgespec.render.releases_document import HistoryDocument, PastDocument
+
+    fields = ("artifact", "size", "metrics", "current", "live", "kept", "release")
+    past = tuple(PastDocument(**{field: getattr(p, field) for field in fields}) for p in found.past)
+    document = HistoryDocument(name=found.name, environment=found.environment, pinned=found.pinned, history=past)
+    return document.model_dump(mode="json", by_alias=True)

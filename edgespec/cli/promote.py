@@ -40,15 +40,12 @@ def command(
     done = promote(root_of(ctx), names, os.environ, say, source=source, target=target, unpin=unpin)
     print_diagnostics(done.warnings)
     if as_json:
-        print_json(
-            {
-                "from": done.source,
-                "to": done.target,
-                "path": done.path,
-                "promoted": [render_releases.document(p.name, p.before, p.after) for p in done.promoted],
-                "unchanged": list(done.unchanged),
-            }
-        )
+        from edgespec.render.releases_document import PromotedDocument, PromotionDocument
+
+        promoted = [PromotedDocument(name=p.name, before=p.before, after=p.after) for p in done.promoted]
+        said = {"from": done.source, "to": done.target, "path": done.path, "unchanged": done.unchanged}
+        document = PromotionDocument.model_validate({**said, "promoted": promoted})
+        print_json(document.model_dump(mode="json", by_alias=True))
     else:
         changes = [(p.name, p.before, p.after) for p in done.promoted]
         print_lines(render_releases.promotion(source, target, done.path, changes, done.unchanged))

@@ -16,6 +16,8 @@ from edgespec.cli.output import print_json
             "project",
             "spec",
             "releases",
+            "promotion",
+            "history",
             "state",
             "state-journal",
             "plan",

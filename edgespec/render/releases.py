@@ -69,12 +69,6 @@ def promotion(
     return lines
 
 
-def document(name: str, before: Release | None, after: Release) -> Mapping[str, object]:
-    """For `--json`."""
-    shown = [r.model_dump(mode="json", by_alias=True) if r is not None else None for r in (before, after)]
-    return {"name": name, "before": shown[0], "after": shown[1]}
-
-
 def unpinned(name: str, environment: str, after: Release | None) -> list[Line]:
     """`after` is None where the spec is built again."""
     if after is None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from edgespec.render.releases import Row, document, history, promotion, rolled, unpinned
+from edgespec import assets
+from edgespec.render.releases import Row, history, promotion, rolled, unpinned
+from edgespec.render.releases_document import HistoryDocument, PastDocument, PromotedDocument, PromotionDocument
 from edgespec.render.text import plain
 from edgespec.spec.releases import Release
 
@@ -76,6 +78,11 @@ def test_a_history() -> None:
 
 
 def test_as_json() -> None:
-    found = document("support", None, TWO)
-    assert found["before"] is None
-    assert found["after"]["from"]["worker"] == "shop-staging-support"  # type: ignore[index]
+    promoted = [PromotedDocument(name="support", before=None, after=TWO)]
+    said = {"from": "staging", "to": "production", "path": "releases/production.yaml", "unchanged": ()}
+    found = PromotionDocument.model_validate({**said, "promoted": promoted}).model_dump(mode="json", by_alias=True)
+    assert assets.schema_error("promotion", found) is None
+    assert found["promoted"][0]["after"]["from"]["worker"] == "shop-staging-support"
+    past = PastDocument(artifact="a" * 64, size=1, metrics={}, current=True, live=True, kept=True, release=TWO)
+    whole = HistoryDocument(name="support", environment="local", pinned=None, history=(past,))
+    assert assets.schema_error("history", whole.model_dump(mode="json", by_alias=True)) is None
