@@ -103,6 +103,8 @@ class _Past:
         live, version = self._live(current)
         if live is None or live.status is Status.CREATING:
             return self._elsewhere(current)
+        if current.address not in live.depends_on:  # a shard that was filled, and waits for the traffic
+            return False
         newest = version is not None and live.inputs.get("version") == version.outputs.get("version_id")
         return newest or all(d.inputs["artifact"] == current.inputs["artifact"] for d in deposed)
 

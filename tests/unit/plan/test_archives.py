@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from edgespec.address import Address
-from edgespec.plan.model import Action
+from edgespec.plan.model import Action, Request
 from edgespec.providers.cloudflare.archive import kept
 from edgespec.spec.models import EdgeModel
 from edgespec.state.model import Key
@@ -117,6 +117,17 @@ def test_each_shard_keeps_what_its_bucket_has() -> None:
     assert (shop.kept("world"), shop.kept("eu")) == ((), ())
     shop.apply(version("fp16", regions=moved))
     assert shop.kept("world") == [two]
+
+
+def test_a_shard_that_waits_for_the_traffic_has_served_nothing() -> None:
+    """Its weights are those of the model as it is, since the model was left out; the deployment was, with it."""
+    shop = Shop()
+    shop.apply(version("int8", regions=TWO))
+    one_place = version("none", regions={"shards": {"default": {}}})
+    part = Request(excludes=(Address("model", "alpha"),))
+    assert not apply(shop.world, shop.store, [one_place], request=part).diagnostics.has_errors
+    assert plan(shop.world, shop.store, [one_place], request=part).is_empty
+    assert shop.kept() == ()
 
 
 def test_a_spec_that_goes_takes_what_was_kept_along() -> None:
