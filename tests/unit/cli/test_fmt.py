@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from edgespec.formatting import formatted, project_files
 from edgespec.spec.document import Source
 from edgespec.spec.format import format_text
 from tests.unit.cli.conftest import Run
 
+SPECS = Path(__file__).parents[3] / "specs"
 UGLY = """\
 
 
@@ -123,3 +125,8 @@ def test_a_link_stays_one(run: Run, project: Path) -> None:
     (project / "link.yaml").symlink_to("real.yaml")
     assert run("fmt", "link.yaml").code == 0
     assert (project / "link.yaml").is_symlink() and (project / "real.yaml").read_text() == "a: 1\n"
+
+
+def test_the_examples_are_laid_out() -> None:
+    for root in sorted(p.parent for p in SPECS.glob("*/edgespec.yaml")):
+        assert [f.path for f in map(formatted, project_files(root)) if f.changed] == []
