@@ -60,9 +60,9 @@ def rows(teacher: dict[str, Any], student: dict[str, Any]) -> dict[str, dict[str
         "teacher, half of the FFN, int8": made(*tuned, {"prune": {"ffn": 0.5, "data": TRAIN}}),
         "3 layers, distilled, int8": made(*tuned, THREE),
         "3 layers, distilled, vocabulary pruned, int8": made(*tuned, PRUNE, THREE),
-        "2x128, distilled, float32": made(*tuned, PRUNE, student, method="none"),
-        "2x128, distilled, int8": made(*tuned, PRUNE, student),
-        "2x128, distilled, int4": made(*tuned, PRUNE, student, method="int4"),
+        "2x128, distilled, float32": made(*tuned, student, method="none"),
+        "2x128, distilled, int8": made(*tuned, student),
+        "2x128, distilled, int4": made(*tuned, student, method="int4"),
         "static by model2vec, 256 columns, a head, int8": made(STATIC, HEAD),
     }
 
