@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
-from edgespec.artifact import Manifest
 from edgespec.benchmark.deploy import MakeProviders
-from edgespec.benchmark.native import file_bytes
 from edgespec.benchmark.run import Bench
 from edgespec.benchmark.texts import rows_for
-from edgespec.benchmark.variants import ENGINES, NATIVE, Variant, build_variants
-from edgespec.build import sources
+from edgespec.benchmark.variants import ENGINES, NATIVE, build_variants
 from edgespec.build.cache import Cache
 from edgespec.build.embed import read_tokenizer
 from edgespec.build.pipeline import BuildEvent, Pipeline
 from edgespec.build.remote import RemoteCache
 from edgespec.diagnostics import EdgespecError, error
 from edgespec.spec.models import EdgeModel
-
-_TOKENIZER: Final = "tokenizer.json"
 
 
 def prepare(
@@ -59,7 +53,7 @@ def prepare(
             )
         return path
 
-    tokenizer = _tokenizer(spec, root, cache, variants, blob)
+    tokenizer = pipeline.tokenizer(spec)
     return Bench(
         spec=spec,
         own=own,
@@ -75,16 +69,3 @@ def prepare(
         providers=providers,
         say=say,
     )
-
-
-def _tokenizer(
-    spec: EdgeModel, root: Path, cache: Cache, variants: tuple[Variant, ...], blob: Callable[[str], Path]
-) -> bytes:
-    """The model's tokenizer.json: an artifact's, or where none has it, since it holds tables instead, the source's."""
-    manifests: list[Manifest] = [v.manifest for v in variants if _TOKENIZER in v.manifest.files]
-    if manifests:
-        return file_bytes(manifests[0], _TOKENIZER, blob)
-    files = sources.find(spec.model.source, root, cache)
-    if files is None:
-        raise EdgespecError(error("ES505", "the model has no tokenizer", f"{spec.model.source} is gone. Run it again."))
-    return files.tokenizer.read()
