@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
+from edgespec import scaffold
+
 EXAMPLES = Path(__file__).parents[2] / "specs"
-PROJECTS = ("keywords", "moderation", "qlora", "similarity", "support")
+PROJECTS = ("gitops", "keywords", "moderation", "qlora", "similarity", "support")
 FETCHED = ("sentiment",)
 """Its data is another's, and comes with make_data.py."""
 CLASSIFIERS = ("moderation", "support")
@@ -24,10 +26,13 @@ NEAR = 0.8
 """Token overlap (Jaccard) above which two texts are nearly the same."""
 
 
+def specs_of(project: str) -> list[dict[str, Any]]:
+    return [yaml.safe_load(p.read_text(encoding="utf-8")) for p in (EXAMPLES / project / "specs").glob("*.yaml")]
+
+
 def spec_of(project: str) -> dict[str, Any]:
-    (path,) = (EXAMPLES / project / "specs").glob("*.yaml")
-    document: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return document
+    (only,) = specs_of(project)
+    return only
 
 
 def rows_of(project: str, name: str) -> list[dict[str, Any]]:
@@ -70,11 +75,29 @@ def test_a_data_file_is_clean_json_lines(path: Path) -> None:
 def test_every_project_names_data_that_exists_and_no_more() -> None:
     assert sorted(p.parent.name for p in EXAMPLES.glob("*/edgespec.yaml")) == sorted([*PROJECTS, *FETCHED])
     for project in PROJECTS:
-        spec = spec_of(project)
-        stages = [options for s in spec["model"].get("pipeline", ()) for options in s.values()]
-        named = {spec["quality"]["data"]} | {options["train"] for options in stages}
+        specs = specs_of(project)
+        stages = [options for s in specs for stage in s["model"].get("pipeline", ()) for options in stage.values()]
+        named = {s["quality"]["data"] for s in specs} | {options["train"] for options in stages}
         there = {str(p.relative_to(EXAMPLES / project)) for p in (EXAMPLES / project).glob("data/*")}
         assert named == there, project
+
+
+def test_the_team_works_with_the_data_of_the_examples() -> None:
+    for name, other in {
+        "support-train": "support/data/train",
+        "support-test": "support/data/test",
+        "pairs-test": "similarity/data/test",
+    }.items():
+        copy = EXAMPLES / "gitops" / "data" / f"{name}.jsonl"
+        assert copy.read_bytes() == (EXAMPLES / f"{other}.jsonl").read_bytes()
+
+
+def test_the_team_has_the_workflows_that_init_writes() -> None:
+    templates, github = Path(scaffold.__file__).parent / "templates" / "github", EXAMPLES / "gitops" / ".github"
+    for name in ("validate", "plan", "apply", "drift"):
+        written = github / "workflows" / f"edgespec-{name}.yml"
+        assert written.read_bytes() == (templates / f"{name}.yml").read_bytes(), f"edgespec init --ci-only: {name}"
+    assert (github / "actions/edgespec/action.yml").read_bytes() == (templates / "action.yml").read_bytes()
 
 
 def test_the_schema_comments_point_at_the_schemas() -> None:
