@@ -44,13 +44,14 @@ def test_a_change_of_the_model_replaces_weights_and_keeps_serving(project: TinyP
         "weights/tiny/default": "replace",
         "worker/tiny": "update",
         "deployment/tiny": "update",
+        "archive/tiny/default": "create",
     }
     order = [str(s.id) for s in project.plan().plan.steps]
     assert order.index("delete:weights/tiny/default") > order.index("update:deployment/tiny")
     project.apply_well()
     assert actions(project) == {}
     after = project.state()
-    assert {str(k) for k in after.records} == {str(k) for k in before.records}
+    assert {str(k) for k in after.records} == {str(k) for k in before.records} | {"archive/tiny/default"}
     assert project.infer("tiny", "where is my parcel")[0]["label"] == "delivery"
 
 
