@@ -23,8 +23,9 @@ from tests.e2e.conftest import TinyProject
 from tests.e2e.test_crash import WORKER, inventory
 
 LIGHT = """
-import hashlib, sys
+import hashlib, signal, sys
 from pathlib import Path
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that runs tests in the background has it ignored
 from edgespec import assets
 from edgespec.assets import Bundles, Module
 path = Path(sys.argv.pop(1))
