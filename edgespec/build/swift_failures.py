@@ -41,6 +41,12 @@ _CAUSES: Final = (
         "the disk for temporary files is full. Free some of it, or set TMPDIR to another one.",
     ),
     Cause(
+        r"AF_UNIX path too long",
+        "ES550",
+        "the folder for temporary files has too long a path for the sockets that it makes there. Set TMPDIR to a "
+        "shorter one, /tmp for instance.",
+    ),
+    Cause(
         r"Torch not compiled with CUDA|No CUDA GPUs are available|requires? (?:a )?(?:GPU|CUDA)|Found no NVIDIA driver"
         r"|CUDA is (?:not available|required)|no kernel image is available",
         "ES552",

@@ -12,6 +12,7 @@ CASES = [
     ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", "ES553", "larger GPU"),
     ("RuntimeError: [enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory", "ES553", "larger"),
     ("OSError: [Errno 28] No space left on device: '/tmp/x'", "ES553", "TMPDIR"),
+    ("OSError: AF_UNIX path too long", "ES550", "TMPDIR"),
     ("AssertionError: Torch not compiled with CUDA enabled", "ES552", "GPU"),
     ("ValueError: Failed to automatically match `model_type` for `/m`. Multiple possible types", "ES551", "model_type"),
     ("ValueError: remaining_argv: ['--train_type', 'lora']", "ES550", "4.6"),
