@@ -1,8 +1,11 @@
-"""Where a project's files are read from: a folder on disk, or whatever else answers the same two questions."""
+"""Where a project's files are read from: a folder on disk, or whatever else answers the same two questions. And how
+files that people keep are written."""
 
 from __future__ import annotations
 
+import contextlib
 import glob
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -32,3 +35,18 @@ class DiskFiles:
 
     def read(self, path: str) -> bytes:
         return (self.root / path).read_bytes()
+
+
+def write_whole(path: Path, data: bytes, *, keep_mode: bool = False) -> None:
+    """The file has its old content or the new one, also where writing it fails: raises OSError. `keep_mode`: with the
+    permissions that it had."""
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        temporary.write_bytes(data)
+        if keep_mode:
+            shutil.copymode(path, temporary)
+        temporary.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from edgespec.diagnostics import EdgespecError, error
-from edgespec.files import DiskFiles
+from edgespec.files import DiskFiles, write_whole
 from edgespec.spec.document import Source, parse
 from edgespec.spec.format import format_text
 from edgespec.workspace import PROJECT_FILE
@@ -75,11 +74,7 @@ def formatted(path: Path) -> Formatted:
 def write(found: Formatted) -> None:
     """The file in its new layout, whole or not at all, with the permissions that it had; a link stays one."""
     path = found.path.resolve()
-    temporary = path.with_name(path.name + ".tmp")
     try:
-        temporary.write_bytes(found.after.encode())
-        shutil.copymode(path, temporary)
-        temporary.replace(path)
+        write_whole(path, found.after.encode(), keep_mode=True)
     except OSError as e:
-        temporary.unlink(missing_ok=True)
         raise EdgespecError(error("ES751", "File cannot be written", f"{found.path}: {e.strerror}.")) from e

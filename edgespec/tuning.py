@@ -11,6 +11,7 @@ from edgespec.benchmark import tune as search
 from edgespec.build.events import BuildEvent
 from edgespec.build.pipeline import Pipeline
 from edgespec.diagnostics import EdgespecError, error
+from edgespec.files import write_whole
 from edgespec.frontier import TuneDocument, row_of
 from edgespec.measurement import Measured, summarise
 from edgespec.session import Session
@@ -102,9 +103,7 @@ def write_choice(session: Session, found: TuneDocument, number: int | None) -> t
             )
             raise EdgespecError(error("ES186", "An overlay gives this", detail, source=given))
         text = set_value(text, node.where.line, setting.path, setting.value)
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_bytes(text.encode("utf-8"))
-    temporary.replace(path)
+    write_whole(path, text.encode())
     return shown, settings
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from edgespec import assets
 from edgespec.diagnostics import Diagnostic, EdgespecError, error, warning
+from edgespec.files import write_whole
 from edgespec.workspace import STATE_DIR
 
 if TYPE_CHECKING:
@@ -27,12 +28,10 @@ def keep(root: Path, document: BenchDocument) -> Path:
 
 def write(path: Path, document: BaseModel) -> Path:
     """Likewise, whatever was measured."""
-    temporary = path.with_name(path.name + ".tmp")
     text = json.dumps(document.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
+        write_whole(path, text.encode())
     except OSError as e:
         raise EdgespecError(error("ES412", "The measurement cannot be kept", f"{path}: {e.strerror}.")) from e
     return path

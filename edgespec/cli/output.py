@@ -13,6 +13,7 @@ from typing import IO, Any, Final
 
 import click
 
+from edgespec import files
 from edgespec.diagnostics import Diagnostics, EdgespecError, error
 from edgespec.render import diagnostics as render_diagnostics
 from edgespec.render.text import Line, fit, line, plain
@@ -55,12 +56,9 @@ def print_text(text: str) -> None:
 
 def write_whole(path: Path, text: str, *, what: str) -> None:
     """Keep a text in a file, whole or not at all. `what` begins the error's summary: "The SARIF file"."""
-    temporary = path.with_name(path.name + ".tmp")
     try:
-        temporary.write_text(scrub(text), encoding="utf-8")
-        temporary.replace(path)
+        files.write_whole(path, scrub(text).encode())
     except OSError as e:
-        temporary.unlink(missing_ok=True)
         raise EdgespecError(error("ES740", f"{what} cannot be written", f"{path}: {e.strerror}.")) from e
 
 

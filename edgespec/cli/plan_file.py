@@ -8,16 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from edgespec.diagnostics import EdgespecError, error
+from edgespec.files import write_whole
 
 
 def write_plan(path: Path, document: Mapping[str, Any]) -> None:
     """Whole or not at all."""
-    temporary = path.with_name(path.name + ".tmp")
     try:
-        temporary.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        temporary.replace(path)
+        write_whole(path, (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode())
     except OSError as e:
-        temporary.unlink(missing_ok=True)
         raise _cannot(path, e) from e
 
 
