@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from edgespec import operations
+from edgespec import operations, statements
 from edgespec.address import Address
 from edgespec.artifact import Manifest
 from edgespec.diagnostics import Diagnostic, Diagnostics, EdgespecError, error, warning
@@ -24,11 +24,9 @@ from edgespec.providers.cloudflare.provenance import fetched
 from edgespec.releases import rounded, write_releases
 from edgespec.render.text import show
 from edgespec.resources import deployment, model, worker
-from edgespec.revisions import Repository
 from edgespec.session import Session, open_session
 from edgespec.spec.models import EdgeModel
 from edgespec.spec.releases import (
-    FOLDER,
     ModelReleases,
     Release,
     empty,
@@ -122,11 +120,8 @@ def added(before: ModelReleases | None, release: Release, keep: int) -> ModelRel
 def revision_of(root: Path) -> tuple[str | None, bool]:
     """The commit of the project and whether the work tree differs from it, the releases apart; None without git or
     before the first commit."""
-    try:
-        with contextlib.closing(Repository(root)) as repository:
-            return repository.resolve("HEAD").commit, repository.is_dirty(besides=(FOLDER,))
-    except EdgespecError:
-        return None, False
+    found = statements.revision_of(root)
+    return found.commit or None, found.dirty
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from edgespec import assets
 from edgespec.address import Address
@@ -177,10 +177,8 @@ def _adds_up(file: FileEntry) -> bool:
 
 
 def _wrong(account: Account, place: _Place, sha256: str, size: int) -> str | None:
-    s3: Any = account.s3(place.jurisdiction)
-    try:
-        body = s3.get_object(Bucket=place.bucket, Key=KEY_PREFIX + sha256)["Body"]
-    except (s3.exceptions.NoSuchKey, s3.exceptions.NoSuchBucket):
+    body = account.open_object(place.jurisdiction, place.bucket, KEY_PREFIX + sha256)
+    if body is None:
         return f"chunk {sha256[:_SHOWN]} is gone"
     found, read = hashlib.sha256(), 0
     with contextlib.closing(body):
@@ -193,10 +191,8 @@ def _wrong(account: Account, place: _Place, sha256: str, size: int) -> str | Non
 
 
 def _object(account: Account, place: _Place, key: str, limit: int) -> bytes | None:
-    s3: Any = account.s3(place.jurisdiction)
-    try:
-        body = s3.get_object(Bucket=place.bucket, Key=key)["Body"]
-    except (s3.exceptions.NoSuchKey, s3.exceptions.NoSuchBucket):
+    body = account.open_object(place.jurisdiction, place.bucket, key)
+    if body is None:
         return None
     with contextlib.closing(body):
         return bytes(body.read(limit))

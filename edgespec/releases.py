@@ -17,6 +17,7 @@ from edgespec.address import Address
 from edgespec.artifact import KEY_PREFIX, Manifest
 from edgespec.build.entries import Blob
 from edgespec.diagnostics import EdgespecError, error
+from edgespec.files import write_whole
 from edgespec.providers.cloudflare.account import Account, api_errors
 from edgespec.providers.cloudflare.live import Live
 from edgespec.providers.cloudflare.provenance import fetched
@@ -149,10 +150,8 @@ class _Buckets:
                     yield bucket, jurisdiction
 
     def _download(self, account: Account, bucket: str, jurisdiction: str, blob: Blob) -> bool:
-        s3 = account.s3(jurisdiction)
-        try:
-            body = s3.get_object(Bucket=bucket, Key=KEY_PREFIX + blob.sha256)["Body"]
-        except (s3.exceptions.NoSuchKey, s3.exceptions.NoSuchBucket):
+        body = account.open_object(jurisdiction, bucket, KEY_PREFIX + blob.sha256)
+        if body is None:
             return False
         with contextlib.closing(body):
             try:
@@ -168,14 +167,10 @@ def write_releases(root: Path, loaded: LoadedReleases, models: Mapping[str, Mode
     """Whole or not at all."""
     path = root / loaded.source.path
     text = edit_releases(loaded, models)
-    temporary = path.with_name(path.name + ".tmp")
     try:
         path.parent.mkdir(exist_ok=True)
-        temporary.write_text(text, encoding="utf-8", newline="")
-        temporary.replace(path)
+        write_whole(path, text.encode())
     except OSError as e:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
         raise EdgespecError(error("ES702", "The releases cannot be written", f"{path}: {e.strerror}.")) from e
 
 

@@ -180,6 +180,14 @@ class Account:
                 self._s3[jurisdiction] = self._s3_client(jurisdiction)
             return self._s3[jurisdiction]
 
+    def open_object(self, jurisdiction: str, bucket: str, key: str) -> Any:
+        """The body of an object, to be closed; None where it, or its bucket, is not there. Raises what S3 raises."""
+        s3 = self.s3(jurisdiction)
+        try:
+            return s3.get_object(Bucket=bucket, Key=key)["Body"]
+        except (s3.exceptions.NoSuchKey, s3.exceptions.NoSuchBucket):
+            return None
+
     def _s3_client(self, jurisdiction: str) -> Any:
         from edgespec.providers.cloudflare.s3 import s3_client
 
