@@ -16,7 +16,6 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from edgespec import measuring  # noqa: E402
 from edgespec.build.events import BuildEvent  # noqa: E402
 from edgespec.build.pipeline import Pipeline  # noqa: E402
 from edgespec.diagnostics import EdgespecError  # noqa: E402
+from edgespec.records import replace  # noqa: E402
 from edgespec.session import Session, open_session  # noqa: E402
 from edgespec.spec.models import EdgeModel  # noqa: E402
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from edgespec.plan.imports import Discovered, Import
 from edgespec.providers.base import Observed
 from edgespec.providers.cloudflare.discover import discover
 from edgespec.providers.cloudflare.live import Live
+from edgespec.records import replace
 from edgespec.resources import deployment, model
 from edgespec.resources.base import DesiredResource, Ref, references
 from edgespec.resources.reconstruct import UNKNOWN_SOURCE

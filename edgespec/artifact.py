@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from msgspec import Struct
+
 from edgespec.values import canonical_json, sha256_hex
 
 FORMAT: Final = "edgespec.artifact/v1"
@@ -18,22 +20,19 @@ KEY_PREFIX: Final = "artifacts/"
 """Object and KV keys are this and a SHA-256 in hex."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Chunk:
+class Chunk(Struct, frozen=True, order=True):
     sha256: str
     size: int
     """Bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileEntry:
+class FileEntry(Struct, frozen=True):
     sha256: str
     size: int
     chunks: tuple[Chunk, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ModelInfo:
+class ModelInfo(Struct, frozen=True):
     inputs: tuple[str, ...]
     output: str
     """`logits` or `embedding`: the name of the graph's one output."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from edgespec.diagnostics import EdgespecError, error
 from edgespec.resources.facts import BundleFacts
@@ -31,8 +32,7 @@ def local_edge_sources() -> Path:
     return _folder("local-edge", "worker_runtime/local-edge")
 
 
-@dataclass(frozen=True, slots=True)
-class Module:
+class Module(Struct, frozen=True):
     """One module of the Worker as it is uploaded."""
 
     name: str
@@ -42,8 +42,7 @@ class Module:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Bundles:
+class Bundles(Struct, frozen=True):
     """The Worker's modules for each engine, the main one first: an artifact is uploaded with its own engine's."""
 
     by_engine: Mapping[str, tuple[Module, ...]]

@@ -10,8 +10,9 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from edgespec.values import canonical_json
 
@@ -38,14 +39,12 @@ def key_of(artifact: str) -> str:
 # --- envelopes -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(Struct, frozen=True):
     keyid: str
     value: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(Struct, frozen=True):
     payload: bytes
     signatures: tuple[Signature, ...] = ()
 

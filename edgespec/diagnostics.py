@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, TypeVar
 
+from msgspec import Struct
+
 T = TypeVar("T")
 
 
@@ -23,16 +25,29 @@ class Severity(StrEnum):
     WARNING = "warning"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class SourceRange:
-    """A place in a text file. `line` and `column` count from 1; `length` is in characters on that line."""
+class SourceRange(Struct, frozen=True, eq=False):
+    """A place in a text file. `line` and `column` count from 1; `length` is in characters on that line. Two that begin
+    at one place are equal."""
 
     path: str
     line: int
     column: int
-    length: int = field(default=1, compare=False)
-    text: str = field(default="", compare=False)
+    length: int = 1
+    text: str = ""
     """The whole line, for the excerpt; empty when it is not at hand."""
+
+    @property
+    def _start(self) -> tuple[str, int, int]:
+        return self.path, self.line, self.column
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SourceRange) and self._start == other._start
+
+    def __hash__(self) -> int:
+        return hash(self._start)
+
+    def __lt__(self, other: SourceRange) -> bool:
+        return self._start < other._start
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}:{self.column}"
@@ -69,8 +84,7 @@ def warning(
     return Diagnostic(Severity.WARNING, code, summary, detail, source, address)
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnostics:
+class Diagnostics(Struct, frozen=True):
     """An ordered collection of diagnostics."""
 
     items: tuple[Diagnostic, ...] = ()
@@ -108,8 +122,7 @@ class RefusedError(EdgespecError):
     """A plan that a budget, a limit or a policy refuses: exit code 4."""
 
 
-@dataclass(frozen=True, slots=True)
-class Checked(Generic[T]):
+class Checked(Struct, Generic[T], frozen=True):
     """A stage's result: the value (None when there were errors) and all diagnostics, warnings included."""
 
     value: T | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -19,6 +19,7 @@ from edgespec.files import DiskFiles, Files
 from edgespec.plan.compare import compare_environments, pairs
 from edgespec.plan.comparison import BuildDiff, EnvironmentDiff, Point, ProjectDiff, Side
 from edgespec.plan.cost import Estimate, Stored, Traffic, estimate
+from edgespec.records import replace
 from edgespec.resources.compile import compile_specs
 from edgespec.resources.facts import BuildFacts, BundleFacts, SpecFacts
 from edgespec.revisions import GitFiles, Repository, Revision

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from edgespec import assets
@@ -11,6 +10,7 @@ from edgespec.build import sources
 from edgespec.build.stages.stage import Step
 from edgespec.build.steps import files_named, models_named, steps_of
 from edgespec.facts import facts_of
+from edgespec.records import replace
 from edgespec.render.graph import Drawing, Shape, Vertex
 from edgespec.resources.base import DesiredResource
 from edgespec.resources.compile import compile_specs

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from edgespec.artifact import Manifest
 from edgespec.build.pipeline import Pipeline
 from edgespec.diagnostics import Diagnostic, Diagnostics, EdgespecError, SourceRange, error, warning
+from edgespec.records import replace
 from edgespec.resources import deployment, model
 from edgespec.resources.facts import BuildFacts, SpecFacts
 from edgespec.session import Session

@@ -6,9 +6,10 @@ from __future__ import annotations
 import contextlib
 import glob
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
 
 
 class Files(Protocol):
@@ -23,8 +24,7 @@ class Files(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class DiskFiles:
+class DiskFiles(Struct, frozen=True):
     """The files below a folder, as they are now."""
 
     root: Path

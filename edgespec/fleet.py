@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,7 @@ from edgespec.diagnostics import EdgespecError, RefusedError
 from edgespec.operations import Planned
 from edgespec.plan.model import Request
 from edgespec.providers.cloudflare.account import Paces
+from edgespec.records import replace
 from edgespec.selection import selected
 from edgespec.session import Session, open_session
 from edgespec.target import Say

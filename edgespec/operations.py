@@ -8,9 +8,10 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from edgespec import assets
 from edgespec.address import Address
@@ -31,6 +32,7 @@ from edgespec.providers.cloudflare.contents import TYPES as HOLDERS
 from edgespec.providers.cloudflare.contents import contents
 from edgespec.providers.cloudflare.live import Live
 from edgespec.providers.cloudflare.workers_list import known_deployments
+from edgespec.records import replace
 from edgespec.releases import Artifacts
 from edgespec.resources import model
 from edgespec.resources.compile import compile_specs
@@ -48,8 +50,7 @@ if TYPE_CHECKING:
     from edgespec.plan.events import ApplyResult, OnEvent
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(Struct, frozen=True):
     """A plan with what it takes to carry it out."""
 
     session: Session
@@ -246,8 +247,7 @@ def _contents(made: Plan, account: Account) -> dict[Key, Contents]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(Struct, frozen=True):
     planned: Planned
     result: ApplyResult | None
     """None when there was nothing to do or the person said no."""

@@ -7,9 +7,10 @@ shown with all of it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from edgespec.address import Address
 from edgespec.artifact import Manifest
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
     from edgespec.measurement import BenchDocument, Measured
 
 
-@dataclass(frozen=True, slots=True)
-class Review:
+class Review(Struct, frozen=True):
     fits: tuple[Fit, ...] = ()
     costs: Costs = NOTHING
     verdicts: tuple[Verdict, ...] = ()

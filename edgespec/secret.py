@@ -16,9 +16,10 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 from urllib.parse import quote, quote_plus
+
+from msgspec import Struct
 
 MARK: Final = "$secret"
 SHORTEST: Final = 4
@@ -162,8 +163,7 @@ def scrub_logs() -> None:
     logging.setLogRecordFactory(_Records(before))
 
 
-@dataclass(frozen=True, slots=True)
-class _Records:
+class _Records(Struct, frozen=True):
     before: Callable[..., Any]
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
@@ -219,8 +219,7 @@ _GAPS: Final = (
 """What may stand between the pieces of a text that was wrapped, quoted again or coloured, and then encoded."""
 
 
-@dataclass(slots=True)
-class _Live:
+class _Live(Struct):
     """Every secret text of this process, for as long as it lives."""
 
     lock: threading.Lock

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from edgespec.diagnostics import EdgespecError, error
 from edgespec.plan.model import Request
+from edgespec.records import replace
 from edgespec.spec.selectors import parse_selector
 from edgespec.workspace import Workspace
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from edgespec.build.cache import Cache, default_cache_dir
 from edgespec.build.remote import RemoteCache
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from edgespec.local_edge.edge import LocalEdge
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(Struct, frozen=True):
     """One command's view: a valid project, the machine's cache and environment variables, where to say progress."""
 
     workspace: Workspace

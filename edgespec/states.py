@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from edgespec.address import Address
 from edgespec.diagnostics import Checked, EdgespecError, error
 from edgespec.providers.cloudflare.remote_cache import make_bucket
+from edgespec.records import replace
 from edgespec.session import Session, check_owner, held_store
 from edgespec.spec.models import R2State
 from edgespec.state.codec import parse

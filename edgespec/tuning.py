@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from edgespec import measuring
@@ -14,6 +13,7 @@ from edgespec.diagnostics import EdgespecError, error
 from edgespec.files import write_whole
 from edgespec.frontier import TuneDocument, row_of
 from edgespec.measurement import Measured, summarise
+from edgespec.records import replace
 from edgespec.session import Session
 from edgespec.spec.edit import set_value
 from edgespec.spec.models import EdgeModel

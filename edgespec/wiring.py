@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,7 @@ from edgespec.providers.cloudflare.quality import quality_measure
 from edgespec.providers.cloudflare.r2_bucket import R2BucketProvider
 from edgespec.providers.cloudflare.weights import WeightsProvider
 from edgespec.providers.cloudflare.worker import WorkerProvider, owner_tag
+from edgespec.records import replace
 from edgespec.resources import weights
 from edgespec.resources.facts import SpecFacts
 from edgespec.session import Session

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from edgespec.diagnostics import Checked, Diagnostic, Diagnostics, EdgespecError, error
 from edgespec.files import DiskFiles, Files
+from edgespec.records import replace
 from edgespec.spec.document import Node, Source
 from edgespec.spec.load import LoadedProject, SpecFiles, load_project
 from edgespec.spec.models import CloudflareTarget, EdgeModel, Environment, LocalState, Project
@@ -24,8 +26,7 @@ DEFAULT: Final = "local"
 LOCAL_ACCOUNT: Final = "local"
 
 
-@dataclass(frozen=True, slots=True)
-class Workspace:
+class Workspace(Struct, frozen=True):
     """A valid project and the environment in use. `nodes` and `project_node` tell where everything was written."""
 
     root: Path

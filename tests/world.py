@@ -18,7 +18,7 @@ import itertools
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from typing import Any
@@ -35,6 +35,7 @@ from edgespec.plan.moves import renamed
 from edgespec.plan.planner import make_plan
 from edgespec.providers.base import AlreadyExistsError, Observed, Progress, Provider, ProviderError
 from edgespec.providers.cloudflare.archive import kept
+from edgespec.records import replace
 from edgespec.resources import model as model_type
 from edgespec.resources.compile import compile_specs
 from edgespec.resources.facts import BuildFacts, BundleFacts, SpecFacts, StageFacts

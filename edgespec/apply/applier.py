@@ -7,7 +7,7 @@ import queue
 import secrets
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from edgespec.address import Address
@@ -18,6 +18,7 @@ from edgespec.plan.events import ApplyResult, Event, OnEvent, Outcome, StepFinis
 from edgespec.plan.model import Plan, StepId, StepKind
 from edgespec.plan.settle import settled
 from edgespec.providers.base import Progress, Provider, ProviderError, StoppedError
+from edgespec.records import replace
 from edgespec.resources.base import DesiredResource, Ref, Verdict
 from edgespec.state.journal import Drop, Mutation, Put
 from edgespec.state.model import Key, ResourceRecord, State, Status

@@ -6,12 +6,12 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Final, TypeVar, cast
 
 from edgespec.address import Address
 from edgespec.plan.model import Refreshed
 from edgespec.providers.base import Provider
+from edgespec.records import replace
 from edgespec.resources.base import DesiredState, Ref
 from edgespec.state.model import Key, ResourceRecord, State, Status
 from edgespec.values import UNKNOWN, Inputs, Outputs, Value, is_known

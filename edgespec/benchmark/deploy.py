@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from edgespec import assets
@@ -18,6 +18,7 @@ from edgespec.plan.planner import make_plan
 from edgespec.providers.base import Provider
 from edgespec.providers.cloudflare.account import Account, Endpoints
 from edgespec.providers.cloudflare.live import Live
+from edgespec.records import replace
 from edgespec.resources import deployment, worker
 from edgespec.resources.compile import compile_specs
 from edgespec.resources.facts import BuildFacts, SpecFacts

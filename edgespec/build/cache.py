@@ -22,9 +22,10 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
+
+from msgspec import Struct
 
 from edgespec.build import locks
 from edgespec.build.entries import Blob as Blob
@@ -51,8 +52,7 @@ def default_cache_dir(environ: Mapping[str, str]) -> Path:
     return (Path(base) if base else Path(environ.get("HOME") or Path.home()) / ".cache") / "edgespec"
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(Struct, frozen=True):
     """How a file looks from outside."""
 
     size: int
@@ -66,8 +66,7 @@ class Stamp:
         return cls(s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino)
 
 
-@dataclass(frozen=True, slots=True)
-class InputFile:
+class InputFile(Struct, frozen=True):
     """A file as it was when it was hashed. Text is hashed and read with LF line ends, whatever it has on disk."""
 
     path: Path

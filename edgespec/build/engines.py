@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from edgespec.build.cache import Entry
 from edgespec.build.problems import fail
@@ -15,8 +16,7 @@ _SHOWN: Final = 3
 """Uncovered nodes that a message names."""
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     name: str
     reason: str
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from edgespec.values import canonical_json, digest
 
@@ -14,14 +15,12 @@ FORMAT: Final = "edgespec.build-cache/v1"
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
-@dataclass(frozen=True, slots=True)
-class Blob:
+class Blob(Struct, frozen=True):
     sha256: str
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """What a stage gave for a key."""
 
     outputs: Mapping[str, Blob]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class BuildEvent:
+
+class BuildEvent(Struct, frozen=True):
     stage: str
     message: str
     fraction: float | None = None

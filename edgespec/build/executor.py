@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -21,6 +21,7 @@ from edgespec.build.problems import fail
 from edgespec.build.remote import RemoteCache
 from edgespec.build.stages.stage import Needs, Step
 from edgespec.diagnostics import Diagnostic, EdgespecError, Severity
+from edgespec.records import replace
 from edgespec.spec.models import EdgeModel
 
 OnEvent: TypeAlias = Callable[[str, BuildEvent], None]

@@ -18,10 +18,11 @@ import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from edgespec.build.cache import Cache, flush_folder, touch
 from edgespec.build.events import BuildEvent, Progress
@@ -43,8 +44,7 @@ _COMMANDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class HubName:
+class HubName(Struct, frozen=True):
     hub: str
     """`hf` or `ms`."""
     repo: str

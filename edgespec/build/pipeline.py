@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from edgespec.artifact import Manifest
 from edgespec.build import sources
@@ -24,6 +25,7 @@ from edgespec.build.remote import RemoteCache
 from edgespec.build.stages.stage import Job, Step
 from edgespec.build.steps import Named, models_named, numbered, pipeline_inputs, steps_of
 from edgespec.diagnostics import EdgespecError
+from edgespec.records import replace
 from edgespec.resources.facts import BuildFacts, StageFacts
 from edgespec.spec.models import EdgeModel, TextClassification
 from edgespec.spec.validate import dotted
@@ -33,8 +35,7 @@ __all__ = ["BuildEvent", "Pipeline"]
 _VERSION: Final = re.compile(r"^Version: (\S+)$", re.MULTILINE)
 
 
-@dataclass(slots=True)
-class Build:
+class Build(Struct):
     """One build, before anything of it has run. Results are in `job.entries`."""
 
     job: Job

@@ -5,10 +5,10 @@ ES50x sources, ES51x models, ES52x data, ES53x the build itself and its cache.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from edgespec.diagnostics import Diagnostic, EdgespecError, Severity, SourceRange
+from edgespec.records import replace
 
 SUMMARIES: Final = {
     "ES500": "a file that the spec names is missing",

@@ -13,7 +13,6 @@ import socket
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -24,6 +23,7 @@ from edgespec.build.problems import fail, problem
 from edgespec.build.remote import RemoteCache
 from edgespec.build.worker import decode_problems, encode_problems
 from edgespec.diagnostics import EdgespecError
+from edgespec.records import as_dict, replace
 from edgespec.spec.units import format_size
 
 POLL: Final = 0.2
@@ -149,7 +149,7 @@ def run_on_worker(
     """Runs on a worker: the problems of one task."""
 
     def tell(event: BuildEvent) -> None:
-        events.put((id_, asdict(event)))
+        events.put((id_, as_dict(event)))
 
     try:
         found = Request.decode(request)

@@ -7,9 +7,10 @@ import importlib.util
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
+
+from msgspec import Struct
 
 from edgespec.build.cache import Cache, InputFile, touch
 from edgespec.build.events import BuildEvent, Progress
@@ -27,8 +28,7 @@ _TOKENIZER_ADVICE: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFiles:
+class ModelFiles(Struct, frozen=True):
     """The files of a model that a build reads, and no others."""
 
     weights: tuple[InputFile, ...]
@@ -55,8 +55,7 @@ class ModelFiles:
         return digest({PurePosixPath(f.name).name if f in self.weights else f.name: f.sha256 for f in self.all})
 
 
-@dataclass(frozen=True, slots=True)
-class PackageName:
+class PackageName(Struct, frozen=True):
     name: str
     version: str | None
 

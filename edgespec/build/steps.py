@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from edgespec.build.cache import InputFile
 from edgespec.build.engines import ONNXRUNTIME
@@ -22,8 +23,7 @@ _FILE_FIELDS: Final = frozenset({"train", "validation", "data", "corpus"})
 Path = tuple[str | int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(Struct, frozen=True):
     """A file or a model that a spec names."""
 
     where: Path

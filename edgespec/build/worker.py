@@ -13,16 +13,16 @@ import signal
 import sys
 import threading
 from collections.abc import Iterable
-from dataclasses import asdict
 from typing import IO, Any
 
 from edgespec.build.events import BuildEvent
 from edgespec.build.executor import Request, perform
 from edgespec.diagnostics import Diagnostic, EdgespecError, Severity, SourceRange
+from edgespec.records import as_dict
 
 
 def encode_problems(problems: Iterable[Diagnostic]) -> list[dict[str, Any]]:
-    return [asdict(p) for p in problems]
+    return [as_dict(p) for p in problems]
 
 
 def decode_problems(documents: Iterable[dict[str, Any]]) -> tuple[Diagnostic, ...]:
@@ -51,7 +51,7 @@ def main() -> None:
     threading.Thread(target=_end_with_input, daemon=True).start()
 
     def tell(event: BuildEvent) -> None:
-        _write(out, lock, {"said": asdict(event)})
+        _write(out, lock, {"said": as_dict(event)})
 
     try:
         perform(request, tell)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
 from edgespec.cli.options import environment_option, json_option, session_of
 from edgespec.cli.output import print_json
+from edgespec.records import as_dict
 from edgespec.spec.units import format_size, parse_duration, parse_size
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def stats(as_json: bool) -> None:
     found = contents(cache, now)
     rows = found.rows()
     if as_json:
-        document = {"path": str(cache.root), "bytes": found.bytes, "stages": [asdict(r) for r in rows]}
+        document = {"path": str(cache.root), "bytes": found.bytes, "stages": [as_dict(r) for r in rows]}
         print_json(document)
         return
     click.echo(str(cache.root))
@@ -92,7 +92,7 @@ def gc(older_than: int | None, max_size: int | None, dry_run: bool, as_json: boo
     cache = Cache(default_cache_dir(os.environ))
     swept = sweep(cache, time.time(), older_than=older_than, max_size=max_size, dry_run=dry_run)
     if as_json:
-        print_json({"path": str(cache.root), "dry_run": dry_run, **asdict(swept)})
+        print_json({"path": str(cache.root), "dry_run": dry_run, **as_dict(swept)})
         return
     click.echo(_sentence(swept, dry_run=dry_run))
 

@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -16,6 +15,7 @@ from edgespec.cli.output import coloured
 from edgespec.diagnostics import Diagnostics
 from edgespec.plan.events import ApplyResult, Event, Outcome, StepFinished, StepProgress, StepStarted
 from edgespec.plan.model import StepId, StepKind
+from edgespec.records import replace
 from edgespec.render.events import event_line, plan_line, summary_line
 from edgespec.render.text import printable
 from edgespec.secret import scrub

@@ -5,10 +5,12 @@ where something else shall be. It changes only when the artifact does, so that t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import Struct
+
 from edgespec.address import Address
+from edgespec.records import replace
 from edgespec.resources import archive, deployment, model, weights, worker
 from edgespec.resources.base import DesiredResource, DesiredState, Ref, Verdict
 from edgespec.state.model import Key, ResourceRecord, State, Status
@@ -53,8 +55,7 @@ def _archive(resource: DesiredResource, desired: DesiredState, past: _Past, keep
         yield archive.desired(resource, bucket.address, artifacts, served)
 
 
-@dataclass(slots=True)
-class _Past:
+class _Past(Struct):
     """What state tells of what served."""
 
     state: State

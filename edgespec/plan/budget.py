@@ -7,8 +7,9 @@ plan deploys, with the Worker's code that it deploys; what is not known is not j
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from edgespec import limits
 from edgespec.diagnostics import Diagnostic, SourceRange, error
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from edgespec.measurement import Measured
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
+class Fit(Struct, frozen=True):
     """What a plan knows of one model's needs."""
 
     spec: EdgeModel

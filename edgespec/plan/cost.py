@@ -11,7 +11,8 @@ is then the least that it costs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from edgespec.diagnostics import Diagnostic, error, warning
 from edgespec.plan import prices
@@ -21,8 +22,7 @@ from edgespec.spec.units import format_count
 from edgespec.spec.validate import place
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(Struct, frozen=True):
     """An artifact as it is kept: what the traffic's cold loads read."""
 
     chunks: int
@@ -34,8 +34,7 @@ class Stored:
     """Seconds that KV keeps a chunk; None where KV is no tier."""
 
 
-@dataclass(frozen=True, slots=True)
-class Traffic:
+class Traffic(Struct, frozen=True):
     requests: int
     """A month."""
     cold_loads: float
@@ -46,8 +45,7 @@ class Traffic:
     """On the plan Workers Paid."""
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """Of a month, by the table's meters; sizes are in byte-months."""
 
     requests: float = 0
@@ -77,8 +75,7 @@ PRICES: Mapping[str, prices.Price] = {  # in the order of Usage's fields
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(Struct, frozen=True):
     """`missing` names what is not in it."""
 
     usd: float
@@ -87,8 +84,7 @@ class Estimate:
     missing: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ModelCost:
+class ModelCost(Struct, frozen=True):
     """None where the model does not exist before or after."""
 
     name: str
@@ -98,8 +94,7 @@ class ModelCost:
     requests: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Costs:
+class Costs(Struct, frozen=True):
     before: Estimate
     after: Estimate
     models: tuple[ModelCost, ...] = ()

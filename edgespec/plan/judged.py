@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -11,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from edgespec.plan import prices
 from edgespec.plan.cost import Costs, Estimate, ModelCost
 from edgespec.plan.policy import Verdict
+from edgespec.records import as_dict
 
 
 class Strict(BaseModel):
@@ -91,7 +91,7 @@ def _model(found: ModelCost) -> dict[str, Any]:
 
 
 def _estimate(found: Estimate) -> dict[str, Any]:
-    usage = {name: round(float(value), 3) for name, value in asdict(found.usage).items()}
+    usage = {name: round(float(value), 3) for name, value in as_dict(found.usage).items()}
     return {"usd": round(found.usd, 6), "usage": usage, "missing": list(found.missing)}
 
 

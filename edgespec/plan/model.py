@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct, field
 
 from edgespec.address import Address
 from edgespec.resources.base import DesiredState, FieldChange
@@ -42,8 +43,7 @@ class Reason(StrEnum):
     DESTROY = "destroy"
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     key: Key
     action: Action
     before: Inputs | None
@@ -67,8 +67,7 @@ class StepKind(StrEnum):
     DELETE = "delete"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class StepId:
+class StepId(Struct, frozen=True, order=True):
     kind: StepKind
     key: Key
 
@@ -76,14 +75,12 @@ class StepId:
         return f"{self.kind}:{self.key}"
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     id: StepId
     needs: frozenset[StepId]
 
 
-@dataclass(frozen=True, slots=True)
-class Refreshed:
+class Refreshed(Struct, frozen=True):
     """What is live. `state` has every record that still exists, as observed.
 
     `unmanaged` are objects that carry the name of a desired resource but are not in state.
@@ -93,8 +90,7 @@ class Refreshed:
     unmanaged: Mapping[Address, tuple[Inputs, Outputs]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """What a person asked to plan. Two plans are the same only if their requests are."""
 
     names: tuple[str, ...] = ()
@@ -117,8 +113,7 @@ class DriftKind(StrEnum):
     GONE = "gone"
 
 
-@dataclass(frozen=True, slots=True)
-class Drift:
+class Drift(Struct, frozen=True):
     """What is live differs from what state says; `fields` go from state to live."""
 
     key: Key
@@ -126,8 +121,7 @@ class Drift:
     fields: tuple[FieldChange, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
+class Contents(Struct, frozen=True):
     """What a bucket or namespace holds, and so what goes with it."""
 
     objects: int
@@ -137,8 +131,7 @@ class Contents:
     """Objects that edgespec did not put there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """`steps` are in an order that keeps every need; the applier follows them and decides nothing."""
 
     spec_digest: str

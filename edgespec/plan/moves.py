@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from edgespec.address import Address
 from edgespec.diagnostics import Checked
@@ -14,8 +15,7 @@ from edgespec.state.edit import move
 from edgespec.state.model import State
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(Struct, frozen=True):
     state: State
     moves: Mapping[Address, Address] = field(default_factory=dict)
     """New address -> old one."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
 
 from edgespec import graph
 from edgespec.address import Address
@@ -13,6 +14,7 @@ from edgespec.plan.drift import INCOMPLETE, drift_of
 from edgespec.plan.model import EVERYTHING, Action, Change, Plan, Reason, Refreshed, Request
 from edgespec.plan.selection import Selection
 from edgespec.plan.steps import make_steps
+from edgespec.records import replace
 from edgespec.resources.base import (
     DesiredResource,
     DesiredState,
@@ -89,8 +91,7 @@ def _unknown_addresses(request: Request, desired: DesiredState, state: State) ->
     return tuple(found)
 
 
-@dataclass(slots=True)
-class _Part:
+class _Part(Struct):
     """The changes of one selection, and those that an exclusion keeps from being made."""
 
     changes: dict[Key, Change] = field(default_factory=dict)
@@ -113,8 +114,7 @@ def _protections(part: _Part, state: State) -> dict[Address, bool]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
+class _Work(Struct, frozen=True):
     desired: DesiredState
     previous: State
     refreshed: Refreshed

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
 
 from edgespec.diagnostics import Diagnostic, SourceRange, error, warning
 from edgespec.plan.budget import Fit
 from edgespec.plan.cost import Costs
 from edgespec.plan.model import Action, Change, Plan
 from edgespec.plan.work import Work, total, work_of
+from edgespec.records import as_dict
 from edgespec.secret import Secret
 from edgespec.spec.document import Node
 from edgespec.spec.expressions import Expression, Scope, compile_expression
@@ -30,8 +32,7 @@ _PROVENANCE: Final = re.compile(r"model\s*\.\s*provenance")
 _WHOLE: Final = re.compile(r"change\s*\.\s*(before|after)")
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What one policy says, of everything that it says it of."""
 
     policy: str
@@ -44,8 +45,7 @@ class Verdict:
     source: SourceRange
 
 
-@dataclass(frozen=True, slots=True)
-class Provenance:
+class Provenance(Struct, frozen=True):
     """What policies can ask of an artifact's statement; as it is here, nobody said anything."""
 
     present: bool = False
@@ -62,8 +62,7 @@ ProvenanceOf: TypeAlias = Callable[[str], Provenance | None]
 """By the name of a spec; None where it is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(Struct, frozen=True):
     """What policies can ask about. `specs` has every model that the project has, by name."""
 
     project: str
@@ -203,7 +202,7 @@ def _of_model(name: str, facts: Facts) -> Iterator[tuple[str, Any]]:
     spec = facts.specs.get(name)
     yield "spec", _plain_data(spec.model_dump(mode="json", exclude_none=True)) if spec else {}
     if (found := facts.provenance(name)) is not None:
-        yield from ((f"model.provenance.{field}", value) for field, value in asdict(found).items())
+        yield from ((f"model.provenance.{field}", value) for field, value in as_dict(found).items())
     fit = next((f for f in facts.fits if f.spec.name == name), None)
     yield "fit.measured", fit is not None and fit.measured is not None
     if fit is not None:

@@ -7,8 +7,9 @@ storage, class A and B, no egress). A change of a price is a change of this file
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 READ: Final = "2026-11"
 _WORKERS: Final = "developers.cloudflare.com/workers/platform/pricing/"
@@ -16,8 +17,7 @@ _KV: Final = "developers.cloudflare.com/kv/platform/pricing/"
 _R2: Final = "developers.cloudflare.com/r2/pricing/"
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
+class Price(Struct, frozen=True):
     """`usd` for each `per` of a meter beyond what a month `includes`."""
 
     name: str

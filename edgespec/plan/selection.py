@@ -8,19 +8,20 @@ is what would take something away from what stays.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
 
 from edgespec import graph
 from edgespec.address import Address
 from edgespec.plan.model import Action, Change, Request
+from edgespec.records import replace
 from edgespec.resources.base import DesiredState
 from edgespec.state.model import Key, State
 
 _TAKES: frozenset[Action] = frozenset({Action.REPLACE, Action.DELETE})
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """`chosen` is None for everything; `blocked` are left as they are, whatever is chosen."""
 
     chosen: frozenset[Address] | None

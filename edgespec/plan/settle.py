@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from edgespec.plan.model import Action, Plan
+from edgespec.records import replace
 from edgespec.state.model import Key, State
 
 

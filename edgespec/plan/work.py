@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeGuard
+
+from msgspec import Struct
 
 from edgespec.artifact import Manifest
 from edgespec.plan.model import Action, Change, Plan
@@ -16,8 +17,7 @@ _UPS: Final = frozenset({Action.CREATE, Action.ADOPT, Action.UPDATE, Action.REPL
 _DOWNS: Final = frozenset({Action.DELETE, Action.REPLACE})
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(Struct, frozen=True):
     """At most this much; None for what is not known before a build. Every object is a write, every key of KV too."""
 
     upload: int | None = 0

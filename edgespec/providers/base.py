@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Protocol, TypeAlias
+
+from msgspec import Struct
 
 from edgespec.address import Address
 from edgespec.diagnostics import EdgespecError, error
@@ -16,8 +17,7 @@ Progress: TypeAlias = Callable[[str, float | None], None]
 to stop: a provider calls it wherever it can be given up, and lets it through."""
 
 
-@dataclass(frozen=True, slots=True)
-class Observed:
+class Observed(Struct, frozen=True):
     """The live object in the resource's own terms. `complete` is False when an interrupted call may have left parts
     undone that cannot be seen: the planner then asks for an update."""
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from edgespec.plan.comparison import Effect, EnvironmentDiff, Kind, ModelDiff, Point, ProjectDiff
 from edgespec.plan.cost import Estimate, usd
+from edgespec.records import replace
 from edgespec.render.markdown import LIMIT, code, fenced
 from edgespec.render.text import Line, Span, line, plain, printable
 from edgespec.secret import scrub

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 from edgespec.secret import Secret
 from edgespec.spec.units import format_duration, format_size
 from edgespec.values import Unknown, Value, digest, is_known
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     text: str
     style: str = ""
     """A colour name, `bold` or `dim`; empty for plain text."""

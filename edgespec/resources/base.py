@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import force_setattr
 
 from edgespec.address import Address
 from edgespec.resources.canonical import Shape, canonical
@@ -20,8 +22,7 @@ def family(type_: str) -> str:
     return FAMILIES.get(type_, type_)
 
 
-@dataclass(frozen=True, slots=True)
-class Ref:
+class Ref(Struct, frozen=True):
     """Another resource's output, used as an input: it makes the edge of the graph."""
 
     address: Address
@@ -39,8 +40,7 @@ class Verdict(StrEnum):
     REPLACE = "replace"
 
 
-@dataclass(frozen=True, slots=True)
-class FieldChange:
+class FieldChange(Struct, frozen=True):
     """One leaf that differs; `path` is dotted. A side is None where the field is absent."""
 
     path: str
@@ -51,14 +51,12 @@ class FieldChange:
     """The other resource's output that gives it: `worker/alpha.version_id`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Diff:
+class Diff(Struct, frozen=True):
     verdict: Verdict
     fields: tuple[FieldChange, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Fixed:
+class Fixed(Struct, frozen=True):
     """Why a field cannot be changed in place, and what a person can do instead of a replacement."""
 
     why: str
@@ -69,8 +67,7 @@ def _no_outputs(inputs: Inputs) -> Outputs:
     return {}
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceType:
+class ResourceType(Struct, frozen=True):
     """Everything about a type that needs no I/O."""
 
     name: str
@@ -126,8 +123,7 @@ def _leaves(path: str, before: Value, after: Value, replaces: bool) -> Iterator[
         yield FieldChange(path, before, after, replaces)
 
 
-@dataclass(frozen=True, slots=True)
-class DesiredResource:
+class DesiredResource(Struct, frozen=True):
     """What the specs ask for. `inputs` may hold `Ref`s at any depth; `owners` are the specs that need it."""
 
     address: Address
@@ -142,16 +138,17 @@ class DesiredResource:
     """One of its specs says `prevent_destroy`."""
     payload: int | None = None
     """Bytes of code that an upload carries beside what the inputs hold; None where that is not known yet."""
-    needs: frozenset[Address] = field(init=False, compare=False, repr=False)
+    needs: frozenset[Address] = frozenset()
     """All that must exist first. Found once: the inputs of a large plan are walked over once, not for each question."""
-    _open: tuple[str, ...] = field(init=False, compare=False, repr=False)
+    _open: tuple[str, ...] = ()
     """Names of the inputs that hold references, or tuples: the others are what `resolve` would make of them."""
 
     def __post_init__(self) -> None:
         found: list[Ref] = []
         open_ = tuple([name for name, value in self.inputs.items() if not _is_plain(value, found)])
-        object.__setattr__(self, "needs", self.depends_on | {r.address for r in found} if found else self.depends_on)
-        object.__setattr__(self, "_open", open_)
+        needs = self.depends_on | {r.address for r in found} if found else self.depends_on
+        force_setattr(self, "needs", needs)
+        force_setattr(self, "_open", open_)
 
     def resolve(self, resolver: Resolve) -> dict[str, Value]:
         """The inputs with every reference replaced by what `resolver` gives for it. Nobody changes what it holds: the
@@ -159,8 +156,7 @@ class DesiredResource:
         return {**self.inputs, **{name: resolve(self.inputs[name], resolver) for name in self._open}}
 
 
-@dataclass(frozen=True, slots=True)
-class DesiredState:
+class DesiredState(Struct, frozen=True):
     resources: Mapping[Address, DesiredResource] = field(default_factory=dict)
 
 

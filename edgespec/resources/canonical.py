@@ -9,8 +9,9 @@ cloudflare/terraform-provider-cloudflare#5522, #6458, #3311, argo-cd#15898, #784
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Final, TypeAlias
+
+from msgspec import Struct, field
 
 from edgespec.spec.units import parse_duration, parse_size
 from edgespec.values import Inputs, Value, canonical_json, is_known
@@ -22,8 +23,7 @@ def _same(value: Value) -> Value:
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """`fields` of a map by name, `each` value of a map or list, then `normal` of the whole."""
 
     fields: Mapping[str, Rule] = field(default_factory=dict)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from edgespec.artifact import Manifest
 from edgespec.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class StageFacts:
+class StageFacts(Struct, frozen=True):
     name: str
     """fetch, the stages of the pipeline, export, compile or quantize, pack."""
     key: str | None
@@ -22,8 +22,7 @@ class StageFacts:
     """What of its inputs differs from the deployed artifact's: `epochs changed`."""
 
 
-@dataclass(frozen=True, slots=True)
-class BuildFacts:
+class BuildFacts(Struct, frozen=True):
     """`inputs` are what the artifact depends on, named as a person reads them in a plan.
 
     A value is UNKNOWN when it cannot be told without fetching (a package that is not installed yet).
@@ -39,8 +38,7 @@ class BuildFacts:
     """Why the engine among `inputs` was chosen, as a sentence's end."""
 
 
-@dataclass(frozen=True, slots=True)
-class SpecFacts:
+class SpecFacts(Struct, frozen=True):
     """All that the disk says of one spec."""
 
     build: BuildFacts
@@ -50,8 +48,7 @@ class SpecFacts:
     """False where the spec's gate says nothing of the artifact: it was rolled back to one of another task."""
 
 
-@dataclass(frozen=True, slots=True)
-class BundleFacts:
+class BundleFacts(Struct, frozen=True):
     """The Worker's code that this edgespec carries."""
 
     digest: str

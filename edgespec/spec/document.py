@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import yaml
+from msgspec import Struct, field
 
 from edgespec.diagnostics import Checked, Diagnostic, Diagnostics, SourceRange, error
 
@@ -32,8 +32,7 @@ _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SCALAR: Final = yaml.ScalarEvent
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """A text file as read: `path` is what messages show."""
 
     path: str
@@ -46,8 +45,7 @@ class Source:
         return SourceRange(self.path, line + 1, column + 1, max(1, length), shown)
 
 
-@dataclass(slots=True, eq=False)
-class Node:
+class Node(Struct, eq=False):
     """A scalar (`value` is str or None), a list or a map; `where` is the place of its first character."""
 
     kind: str

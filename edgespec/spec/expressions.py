@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
+
+from msgspec import Struct
 
 from edgespec.diagnostics import Diagnostic, EdgespecError, error
 from edgespec.spec.document import Node
@@ -86,16 +87,14 @@ VARIABLES: Final[Mapping[Scope, Mapping[str, str]]] = {
 _NAMESPACES: Final = frozenset(name.split(".")[0] for name in VARIABLES[Scope.OWNER] if "." in name)
 
 
-@dataclass(frozen=True, slots=True)
-class Expression:
+class Expression(Struct, frozen=True):
     """One that can be read."""
 
     scope: Scope
     program: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """What is wrong, at a line and column of the expression, from 1."""
 
     line: int

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from edgespec.diagnostics import SourceRange
+from edgespec.records import replace
 from edgespec.spec.document import Node
 
 _ESCAPES: Final = {"x": 4, "u": 6, "U": 10}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from edgespec.diagnostics import Checked, Diagnostic, Diagnostics, error
 from edgespec.spec import variables
@@ -16,15 +17,13 @@ from edgespec.spec.validate import key_place, place, suggest, validate
 KINDS = ("Project", "EdgeModel", "Releases")
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedSpec:
+class LoadedSpec(Struct, frozen=True):
     spec: EdgeModel
     node: Node
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedProject:
+class LoadedProject(Struct, frozen=True):
     project: Project
     node: Node
     path: str

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
+from msgspec import Struct
+
 from edgespec.diagnostics import Diagnostic, SourceRange, error, warning
+from edgespec.records import replace
 from edgespec.spec.document import Node
 from edgespec.spec.selectors import Selector, parse_selector
 from edgespec.spec.validate import suggest
@@ -22,8 +24,7 @@ _LABELS: Final = re.compile(r"[=!,()\s]")
 _FIXED: Final = ("apiVersion", "kind")
 
 
-@dataclass(frozen=True, slots=True)
-class Overlay:
+class Overlay(Struct, frozen=True):
     """A partial spec, and whom it is merged into. `selector` is None for `*` and for a name."""
 
     text: str

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
+from msgspec import Struct
 from pydantic import ConfigDict, Field, StringConstraints
 
 from edgespec.diagnostics import Checked, Diagnostic, Diagnostics, EdgespecError, error, warning
@@ -102,8 +102,7 @@ class Releases(Strict):
         return {n: m.deployed for n, m in self.models.items() if promoted or m.pinned is not None}
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedReleases:
+class LoadedReleases(Struct, frozen=True):
     releases: Releases
     node: Node
     source: Source

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 _TOKEN: Final = re.compile(r"\s*(==|!=|[=!,()]|[^\s=!,()]+)")
 _SIGNS: Final = frozenset({"==", "!=", "=", "!", ",", "(", ")"})
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(Struct, frozen=True):
     """One condition. `values` is None where only the label's presence counts."""
 
     key: str
@@ -25,8 +25,7 @@ class Requirement:
         return found is self.wanted
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
+class Selector(Struct, frozen=True):
     """Every condition has to hold. As in Kubernetes, `!=` and `notin` also hold where there is no such label."""
 
     requirements: tuple[Requirement, ...]

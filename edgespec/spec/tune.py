@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from edgespec.diagnostics import Diagnostic, error
 from edgespec.spec.document import Node
@@ -24,8 +25,7 @@ _TARGETS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """One knob at one value."""
 
     knob: str
@@ -42,8 +42,7 @@ class Setting:
         return str(self.value).replace("(", "[").replace(")", "]")
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(Struct, frozen=True):
     """One variant of the grid."""
 
     settings: tuple[Setting, ...]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from edgespec.address import Address
 from edgespec.diagnostics import Checked, Diagnostic, Diagnostics, error
+from edgespec.records import replace
 from edgespec.state.model import Key, ResourceRecord, State
 
 

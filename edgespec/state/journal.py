@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Self, TypeAlias
 
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from edgespec.address import Address
+from edgespec.records import replace
 from edgespec.secret import MARK, unsealed
 from edgespec.state.codec import (
     AddressText,
@@ -31,8 +32,7 @@ FORMAT: Final = "edgespec.state-journal/v1"
 _DIGITS: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(Struct, frozen=True):
     """The record is this from now on."""
 
     record: ResourceRecord
@@ -43,8 +43,7 @@ class Put:
         return Key(self.record.address, self.deposed)
 
 
-@dataclass(frozen=True, slots=True)
-class Drop:
+class Drop(Struct, frozen=True):
     """There is no such record any more."""
 
     key: Key
@@ -53,8 +52,7 @@ class Drop:
 Mutation: TypeAlias = Put | Drop
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """What becomes true together, under one serial. Without changes it only takes the serial (a fence)."""
 
     lineage: str

@@ -7,11 +7,13 @@ known. A record that a create-first replacement has pushed aside is *deposed*: i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
+from msgspec import Struct, field
+
 from edgespec.address import Address
+from edgespec.records import replace
 from edgespec.values import Inputs, Outputs
 
 
@@ -32,8 +34,7 @@ class Key(NamedTuple):
         return f"{self.address} (deposed {self.deposed})" if self.deposed else str(self.address)
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceRecord:
+class ResourceRecord(Struct, frozen=True):
     address: Address
     inputs: Inputs
     outputs: Outputs = field(default_factory=dict)
@@ -47,8 +48,7 @@ class ResourceRecord:
     what an interrupted run made is told from another's. Empty for what was adopted or made before nonces."""
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Struct, frozen=True):
     """`lineage` names one history of one environment; `serial` counts its writes."""
 
     lineage: str

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import overload
 
 from edgespec.address import Address
+from edgespec.records import replace
 from edgespec.resources.base import family
 from edgespec.state.journal import Mutation, Put
 from edgespec.state.model import Key, ResourceRecord, State

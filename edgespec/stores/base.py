@@ -13,11 +13,13 @@ import os
 import socket
 import uuid
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
+from msgspec import Struct
+
 from edgespec.diagnostics import Diagnostic, EdgespecError, error
+from edgespec.records import as_dict
 from edgespec.state.journal import Entry, Mutation
 from edgespec.state.model import State
 
@@ -38,8 +40,7 @@ class HeldError(EdgespecError):
     """Another run holds the lock."""
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(Struct, frozen=True):
     """Who holds a lock."""
 
     lease: str
@@ -55,7 +56,7 @@ class Owner:
         return f"{self.user}@{self.host} (process {self.pid}, {self.operation} since {when} UTC)"
 
     def document(self) -> dict[str, Any]:
-        return asdict(self)
+        return as_dict(self)
 
     @classmethod
     def of(cls, document: Any) -> Owner | None:
@@ -87,8 +88,7 @@ class Lease(Protocol):
         """Raises LeaseLostError when it is not held any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(Struct, frozen=True):
     """Who holds a store's lock now, as others see it. `owner` is None where the holder left no facts."""
 
     owner: Owner | None

@@ -10,10 +10,10 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from edgespec.diagnostics import EdgespecError
+from edgespec.records import replace
 from edgespec.state.codec import encode, parse, unreadable
 from edgespec.state.journal import Entry, GapError, Mutation, replay
 from edgespec.state.model import State

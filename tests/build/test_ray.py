@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from edgespec.build.pipeline import Pipeline
 from edgespec.build.ray_executor import RayExecutor
 from edgespec.build.stages.stage import Needs
 from edgespec.diagnostics import EdgespecError
+from edgespec.records import replace
 from edgespec.spec.models import EdgeModel
 from tests.build.folder_store import open_folder
 from tests.tiny import tiny_spec, write_tiny_project

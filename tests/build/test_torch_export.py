@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from edgespec.diagnostics import EdgespecError
 from edgespec.engine import format as fmt
 from edgespec.engine import pack
 from edgespec.engine.compile import compile_graph
+from edgespec.records import replace
 from edgespec.spec.models import EdgeModel
 from tests.engine.models import cosine, edge_rows, error, onnx_rows, program_of, texts
 from tests.tiny import tiny_spec, tiny_tokenizer, vocabulary, write_tiny_project

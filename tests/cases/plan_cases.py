@@ -21,7 +21,6 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +34,7 @@ from edgespec.plan.cost import NOTHING
 from edgespec.plan.file import to_document
 from edgespec.plan.model import Plan, Request
 from edgespec.plan.safety import check_safe, warnings_of
+from edgespec.records import replace
 from edgespec.render import diagnostics as render_diagnostics
 from edgespec.render import explain as render_explain
 from edgespec.render import markdown as render_markdown

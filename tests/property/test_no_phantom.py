@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 import pytest
@@ -19,6 +18,7 @@ from hypothesis import strategies as st
 
 from edgespec.plan.model import Action, Plan, Refreshed
 from edgespec.plan.planner import make_plan
+from edgespec.records import replace
 from edgespec.resources.base import Verdict
 from edgespec.resources.compile import TYPES
 from edgespec.spec.document import Source

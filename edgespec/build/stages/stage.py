@@ -6,9 +6,10 @@ import contextlib
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
+
+from msgspec import Struct, field
 
 from edgespec.build.cache import Blob, Cache, Entry, InputFile
 from edgespec.build.events import BuildEvent, Progress
@@ -37,15 +38,13 @@ def fits_head(inputs: Inputs) -> bool:
     return any(name.endswith("-head") for name in part(inputs, "pipeline"))
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     outputs: Mapping[str, bytes | memoryview]
     notes: Mapping[str, Any] = field(default_factory=dict)
     """JSON values."""
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
+class Needs(Struct, frozen=True):
     """What an executor should give a stage; hints for a cluster, ignored on one machine."""
 
     cpus: float = 1
@@ -54,8 +53,7 @@ class Needs:
     gpus: float = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(Struct, frozen=True):
     name: str
     version: int
     """Raised whenever the same inputs would give another result."""
@@ -77,8 +75,7 @@ class Stage:
     needs: Needs = Needs()
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """A stage's place in one build: what the spec says of it, and what it comes after."""
 
     name: str
@@ -116,8 +113,7 @@ class Step:
         )
 
 
-@dataclass(slots=True)
-class Job:
+class Job(Struct):
     """A step at work. `entries` and `source` are the whole build's; `step` is one of its steps."""
 
     spec: EdgeModel

@@ -8,10 +8,11 @@ import hashlib
 import json
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode, urlsplit
+
+from msgspec import Struct
 
 from edgespec.address import Address
 from edgespec.diagnostics import EdgespecError, error
@@ -37,8 +38,7 @@ _OTHER_ACCOUNT: Final = frozenset({7000, 7003, 9109})
 _DENIED: Final = frozenset({"AccessDenied", "Unauthorized", "InvalidAccessKeyId", "SignatureDoesNotMatch"})
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoints:
+class Endpoints(Struct, frozen=True):
     """Where an account's APIs are."""
 
     account_id: str
@@ -220,8 +220,7 @@ class Account:
             return self._subdomain
 
 
-@dataclass(slots=True)
-class Doing:
+class Doing(Struct):
     """A call, or several that belong together."""
 
     begun: bool = False

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from msgspec import Struct
 
 from edgespec.address import Address
 from edgespec.diagnostics import EdgespecError
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 Infer: TypeAlias = Callable[[Sequence[str]], list[dict[str, Any]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Struct, frozen=True):
     """Metrics over a spec's quality data."""
 
     metrics: Mapping[str, float]

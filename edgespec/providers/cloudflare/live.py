@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
+
+from msgspec import Struct, field
 
 from edgespec.artifact import KEY_PREFIX
 from edgespec.providers.cloudflare.account import Account, not_found
@@ -21,8 +22,7 @@ _PAGE: Final = 100
 _S3_TRIES: Final = 3
 
 
-@dataclass(slots=True)
-class _Seen:
+class _Seen(Struct):
     """One refresh's answers. A later one starts with none, and waits for no list that was asked for before it."""
 
     locks: dict[Hashable, threading.Lock] = field(default_factory=dict)

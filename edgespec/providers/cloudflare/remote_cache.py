@@ -11,7 +11,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -22,6 +22,7 @@ from edgespec.providers.base import AlreadyExistsError
 from edgespec.providers.cloudflare.account import TOKEN, Account, Endpoints, missing_token
 from edgespec.providers.cloudflare.live import Live
 from edgespec.providers.cloudflare.r2_bucket import R2BucketProvider
+from edgespec.records import replace
 from edgespec.secret import Secret
 
 JURISDICTION: Final = "default"

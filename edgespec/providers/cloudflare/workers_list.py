@@ -4,9 +4,10 @@ open. One list (Cloudflare's Workers API, "List Workers", beta) instead of two c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
+
+from msgspec import Struct
 
 from edgespec.providers.cloudflare.account import Account
 from edgespec.state.model import State, Status
@@ -14,24 +15,21 @@ from edgespec.state.model import State, Status
 _PAGE: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(Struct, frozen=True):
     deployed_on: str | None
     """When its newest deployment was made: another deployment has another time. None where there is none."""
     open: bool
     """Whether it answers at its workers.dev address."""
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Struct, frozen=True):
     """What state says of a deployment: which version it gave all traffic, and when."""
 
     deployed_on: str
     version: str
 
 
-@dataclass(frozen=True, slots=True)
-class Deployment:
+class Deployment(Struct, frozen=True):
     """The newest of a Worker."""
 
     versions: dict[str, float]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from edgespec.diagnostics import EdgespecError
 from edgespec.plan.events import Event, Outcome, StepFinished, StepStarted
 from edgespec.plan.model import StepKind
 from edgespec.providers.base import ProviderError
+from edgespec.records import replace
 from edgespec.resources.base import DesiredResource, DesiredState, Ref, ReplaceOrder, ResourceType
 from edgespec.state.model import Key, Status
 from tests.world import MemoryStore, Models, World, apply, plan, providers, spec

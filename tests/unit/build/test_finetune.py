@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from edgespec.build.swift_data import count_long, labelled_rows, pair_loss, pair
 from edgespec.build.swift_model import complete, fits
 from edgespec.build.weights_file import read_tensors
 from edgespec.diagnostics import Diagnostic, EdgespecError
+from edgespec.records import replace
 from edgespec.spec.models import EdgeModel, TextClassification
 from edgespec.spec.pipeline import FinetuneStage
 from tests.build.tiny_lm import write_conversations, write_tiny_qwen

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from edgespec.build.remote import RemoteCache
 from edgespec.build.stages import head
 from edgespec.build.stages.stage import Job, Result, Stage
 from edgespec.diagnostics import Diagnostic, EdgespecError
+from edgespec.records import replace
 from edgespec.render.plan import _build as render_build
 from edgespec.spec.models import EdgeModel
 from edgespec.values import digest

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from edgespec.address import Address
 from edgespec.plan.model import Action, Request
 from edgespec.providers.cloudflare.archive import kept
+from edgespec.records import replace
 from edgespec.spec.models import EdgeModel
 from edgespec.state.model import Key
 from tests.world import MemoryStore, World, apply, plan, spec

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from edgespec.plan.budget import Fit
 from edgespec.plan.cost import Costs, Estimate, ModelCost, Usage
 from edgespec.plan.file import check_base, check_same, drift_report, known_after, to_document
 from edgespec.plan.model import Contents, Drift, DriftKind, Plan
+from edgespec.records import replace
 from edgespec.resources.base import DesiredState, FieldChange
 from edgespec.state.model import Key, State
 from edgespec.values import digest

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from edgespec.address import Address
 from edgespec.diagnostics import EdgespecError
 from edgespec.plan.file import check_base, check_same, request_of, to_document
 from edgespec.plan.model import Plan, Request
+from edgespec.records import replace
 from edgespec.state.model import State
 from edgespec.values import digest
 from tests.world import ENVIRONMENT, PROJECT, MemoryStore, World, apply, build, facts, plan, spec

@@ -40,6 +40,7 @@ from edgespec.plan.file import check_base, check_same, to_document
 from edgespec.plan.model import Action, Plan, Reason, Refreshed, Request
 from edgespec.plan.planner import make_plan
 from edgespec.plan.safety import check_safe
+from edgespec.records import replace
 from edgespec.state.model import Key, Status
 from edgespec.values import UNKNOWN
 from tests.world import ENVIRONMENT, PROJECT, Crash, MemoryStore, World, apply, plan, spec
@@ -62,12 +63,8 @@ def seen_as(made: Plan, address: str, **inputs: Any) -> Plan:
     """The plan again, with one object observed otherwise."""
     key = Key(Address.parse(address))
     record = made.refreshed.records[key]
-    live = made.refreshed.put(type(record)(**{**_fields(record), "inputs": {**record.inputs, **inputs}}))
+    live = made.refreshed.put(replace(record, inputs={**record.inputs, **inputs}))
     return make_plan(made.desired, made.refreshed, Refreshed(live), spec_digest=made.spec_digest).unwrap()
-
-
-def _fields(record: Any) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in type(record).__dataclass_fields__}
 
 
 def test_adopts_what_exists() -> None:
@@ -192,7 +189,7 @@ def test_half_made() -> None:
     objects.pop(min(objects))
     state = store.load()
     record = state.records[Key(Address("weights", "alpha/default"))]
-    store.save(state.put(type(record)(**{**_fields(record), "status": Status.CREATING})))
+    store.save(state.put(replace(record, status=Status.CREATING)))
     made = plan(world, store, [spec("alpha", cache=MEMORY)])
     (change,) = (c for c in made.changes if c.action is not Action.NOOP)
     assert (str(change.address), change.action, change.reason) == (

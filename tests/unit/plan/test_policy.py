@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from edgespec.plan.cost import NOTHING, Costs, Estimate, ModelCost
 from edgespec.plan.file import to_document
 from edgespec.plan.model import Plan, Request
 from edgespec.plan.policy import Facts, Provenance, Verdict
+from edgespec.records import replace
 from edgespec.spec.document import Source, parse
 from edgespec.spec.models import EdgeModel, Policy
 from tests.world import ENVIRONMENT, PROJECT, MemoryStore, World, apply, plan, spec

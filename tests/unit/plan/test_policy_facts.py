@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from edgespec.plan.budget import Fit
 from edgespec.plan.cost import NOTHING, Costs, Estimate, ModelCost
 from edgespec.plan.model import Action, Change, Contents, Plan, Reason
 from edgespec.plan.policy import Facts
+from edgespec.records import replace
 from edgespec.resources.base import DesiredState, FieldChange
 from edgespec.secret import Secret
 from edgespec.spec.document import Source, parse

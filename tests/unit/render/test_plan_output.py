@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from edgespec.diagnostics import SourceRange
 from edgespec.plan.cost import Costs, Estimate, ModelCost
 from edgespec.plan.model import Action, Change, Plan, Reason
 from edgespec.plan.policy import Verdict
+from edgespec.records import replace
 from edgespec.render import markdown
 from edgespec.render import plan as render_plan
 from edgespec.render.text import Span, columns, exact_size, fit, line, plain, show

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from edgespec import assets
 from edgespec.address import Address
 from edgespec.diagnostics import EdgespecError
+from edgespec.records import replace
 from edgespec.state.codec import FORMAT, check_format, decode, encode, parse
 from edgespec.state.model import Key, ResourceRecord, State, Status
 from edgespec.values import UNKNOWN
@@ -25,7 +25,7 @@ values = st.recursive(
 names = st.text(st.characters(categories=["Ll", "Nd"], include_characters="-/"), min_size=1, max_size=10)
 addresses = st.builds(Address, st.sampled_from(["model", "r2_bucket", "worker"]), names)
 records = st.builds(
-    ResourceRecord,
+    lambda **fields: ResourceRecord(**fields),  # a signature of its own: a Struct's would evaluate recursive types
     address=addresses,
     inputs=st.dictionaries(texts, values, max_size=3),
     outputs=st.dictionaries(texts, values, max_size=3),

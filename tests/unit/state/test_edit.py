@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from edgespec.address import Address
+from edgespec.records import replace
 from edgespec.state.edit import move, remove, replacement
 from edgespec.state.model import Key, ResourceRecord, State
 

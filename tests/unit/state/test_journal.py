@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +7,7 @@ from hypothesis import strategies as st
 from edgespec import assets
 from edgespec.address import Address
 from edgespec.diagnostics import EdgespecError
+from edgespec.records import replace
 from edgespec.state.codec import encode
 from edgespec.state.journal import Drop, Entry, GapError, Mutation, Put, encode_entry, read_entries, replay
 from edgespec.state.model import Key, ResourceRecord, State

@@ -6,7 +6,6 @@ import json
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from edgespec.build.evaluation.local import LocalAnswering
 from edgespec.build.pipeline import Pipeline
 from edgespec.diagnostics import EdgespecError
 from edgespec.evaluation import EvaluationDocument
+from edgespec.records import replace
 from edgespec.render.evaluation import gate_results, render
 from edgespec.render.report import html, markdown, plots
 from edgespec.render.text import plain
