@@ -6,11 +6,11 @@ chunks, in order; a chunk's name is the SHA-256 of its bytes. Nothing in it depe
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 
 from edgespec.values import canonical_json, sha256_hex
@@ -111,9 +111,22 @@ class Manifest:
     @classmethod
     def decode(cls, raw: bytes) -> Manifest:
         """`raw` is what `encode` made: its digest is the manifest's."""
-        found = cls.from_json(json.loads(raw))
+        read = _DOCUMENT.decode(raw)
+        found = cls(read.engine, read.task, read.model, read.files)
         found._digest.append(sha256_hex(raw))
         return found
+
+
+class _Document(Struct, frozen=True):
+    """A manifest's JSON, but for what it is told by."""
+
+    engine: str
+    task: dict[str, Any]
+    model: ModelInfo
+    files: dict[str, FileEntry]
+
+
+_DOCUMENT: Final = msgspec.json.Decoder(_Document)
 
 
 def split(data: bytes | memoryview, chunk_bytes: int) -> list[memoryview]:

@@ -23,6 +23,9 @@ class Unknown(Enum):
 UNKNOWN: Final = Unknown.UNKNOWN
 Scalar: TypeAlias = bool | int | float | str | Secret | Unknown | None
 Value: TypeAlias = Union[Scalar, "list[Value]", "dict[str, Value]"]
+_CANONICAL: Final = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=written
+)
 Inputs: TypeAlias = Mapping[str, Value]
 Outputs: TypeAlias = Mapping[str, Value]
 
@@ -41,9 +44,7 @@ def is_known(value: object) -> bool:
 def canonical_json(value: object) -> str:
     """One text for one value: sorted keys, no spaces, UTF-8, no NaN; a secret by its digest. Raises TypeError on
     UNKNOWN."""
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=written
-    )
+    return _CANONICAL.encode(value)
 
 
 def sha256_hex(data: bytes) -> str:

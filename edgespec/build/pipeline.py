@@ -70,6 +70,8 @@ class Pipeline:
         self._progress = progress
         self._remote = remote
         self._fresh = fresh
+        self._found: dict[str, sources.ModelFiles] = {}
+        """Models that one `facts` after another has found: many specs have the same."""
 
     def facts(self, spec: EdgeModel, previous: Mapping[str, Value] | None = None) -> BuildFacts:
         """What a build would do, without doing it; `previous` are the inputs of the deployed artifact, for reasons.
@@ -78,7 +80,7 @@ class Pipeline:
         something would have to be built, cannot be right. Digests of files are remembered once the cache is saved.
         """
         _check_pairing(spec)
-        files = sources.find(spec.model.source, self.root, self._cache)
+        files = self._find(spec.model.source)
         steps = self._steps(spec, spec.worker.engine)
         known = all(s.inputs is None or is_known(dict(s.inputs)) for s in steps)
         if files is None or not known or UNKNOWN in self._tools(steps).values():
@@ -206,6 +208,14 @@ class Pipeline:
         except OSError as cause:
             detail = f"`{dotted(named.where)}: {named.value}`: {path}: {cause.strerror or cause}. "
             raise fail("ES500", f"{detail}Paths are relative to edgespec.yaml.", at=named.where) from None
+
+    def _find(self, source: str) -> sources.ModelFiles | None:
+        if source not in self._found:
+            files = sources.find(source, self.root, self._cache)
+            if files is None:
+                return None
+            self._found[source] = files
+        return self._found[source]
 
     def _model(self, named: Named) -> sources.ModelFiles | None:
         return sources.find(named.value, self.root, self._cache)

@@ -77,6 +77,8 @@ class Facts(Struct, frozen=True):
 
 def evaluate(policies: Sequence[Policy], facts: Facts, node: Node) -> tuple[Verdict, ...]:
     """Every policy that speaks, in the order of the project's document, which is `node`."""
+    if not policies:
+        return ()
     found: list[Verdict] = []
     subjects = _Subjects(facts)
     for i, policy in enumerate(policies):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal, TypeAlias
 
@@ -95,6 +94,8 @@ def columns(text: str) -> int:
 
 
 def _columns(character: str) -> int:
+    import unicodedata  # 1 MB of tables, which most plans do not need
+
     if unicodedata.combining(character) or unicodedata.category(character) in ("Cf", "Mn", "Me"):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import yaml
@@ -30,6 +31,10 @@ _TAGS: Final = _TEXT_TAGS | {f"{_STANDARD}{name}" for name in ("int", "float", "
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SCALAR: Final = yaml.ScalarEvent
+_NO_ITEMS: Final[Any] = ()
+_NO_ENTRIES: Final[Any] = MappingProxyType({})
+"""What every scalar has: most nodes are scalars, and four containers of their own for each were most of a large
+project's memory."""
 
 
 class Source(Struct, frozen=True):
@@ -177,9 +182,7 @@ class _Composer:
                 error("ES104", "Unknown tag", f"{event.tag} has no meaning here; remove it.", source=where)
             )
         if kind is _SCALAR:
-            # libyaml's style of a plain scalar is '', PyYAML's None
-            null = not event.style and event.tag not in _TEXT_TAGS and event.value in _NULLS
-            node = Node("scalar", where, None if null else event.value, style=event.style or "", lines=self.lines)
+            node = self.scalar(event, where)
         elif kind is yaml.SequenceStartEvent:
             node = Node("list", where)
             while type(inner := self.next()) is not yaml.SequenceEndEvent:
@@ -192,13 +195,24 @@ class _Composer:
             self.anchors[event.anchor] = node
         return node
 
+    def scalar(self, event: Any, where: SourceRange) -> Node:
+        style = event.style or ""  # libyaml's style of a plain scalar is '', PyYAML's None
+        null = not style and event.tag not in _TEXT_TAGS and event.value in _NULLS
+        value = None if null else event.value
+        empty = _NO_ENTRIES
+        return Node("scalar", where, value, _NO_ITEMS, empty, empty, empty, style=style, lines=self.lines)
+
     def mapping(self, where: SourceRange, depth: int) -> Node:
         node = Node("map", where)
         merged: list[Node] = []
         entries, keys = node.entries, node.keys
         while type(event := self.next()) is not yaml.MappingEndEvent:
             name, place, plain = self.key(event, depth + 1)
-            value = self.node(self.next(), depth + 1)
+            inner = self.next()
+            if type(inner) is _SCALAR and not inner.tag and not inner.anchor and depth < MAX_DEPTH:
+                value = self.scalar(inner, self.place(inner))  # nearly every value
+            else:
+                value = self.node(inner, depth + 1)
             if name == "<<" and plain:
                 merged += value.items if value.kind == "list" else [value]
             elif name in entries:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from fractions import Fraction
 from typing import Annotated, Final
 
 from pydantic import BeforeValidator, WithJsonSchema
@@ -47,9 +46,8 @@ def parse_size(text: object) -> int:
             return int(text)
         if found := _SIZE.fullmatch(text):
             number, unit = found.groups()
-            exact = Fraction(number) * _BYTES[unit]
-            if exact.denominator == 1:
-                return exact.numerator
+            if (exact := _times(number, _BYTES[unit])) is not None:
+                return exact
             raise ValueError(f"{text!r} is not a whole number of bytes")
     raise ValueError(f"expected a size such as 512KiB, 8MiB or 20MB, got {text!r}")
 
@@ -61,11 +59,16 @@ def parse_count(text: object) -> int:
     if isinstance(text, str):
         if _WHOLE.fullmatch(text):
             return int(text)
-        if found := _COUNT.fullmatch(text):
-            exact = Fraction(found[1]) * _COUNTS[found[2]]
-            if exact.denominator == 1:
-                return exact.numerator
+        if (found := _COUNT.fullmatch(text)) and (exact := _times(found[1], _COUNTS[found[2]])) is not None:
+            return exact
     raise ValueError(f"expected a number such as 5000, 250k or 1M, got {text!r}")
+
+
+def _times(number: str, factor: int) -> int | None:
+    """A decimal number times `factor`; None where that is not whole."""
+    whole, _, part = number.partition(".")
+    product, rest = divmod(int(whole + part) * factor, 10 ** len(part))
+    return None if rest else product
 
 
 def format_count(count: float) -> str:
