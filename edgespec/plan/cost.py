@@ -57,7 +57,15 @@ class Usage(Struct, frozen=True):
     r2_class_b: float = 0
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(*(getattr(self, name) + getattr(other, name) for name in PRICES))
+        return Usage(
+            self.requests + other.requests,
+            self.cpu_ms + other.cpu_ms,
+            self.kv_reads + other.kv_reads,
+            self.kv_writes + other.kv_writes,
+            self.kv_storage + other.kv_storage,
+            self.r2_storage + other.r2_storage,
+            self.r2_class_b + other.r2_class_b,
+        )
 
     def priced(self) -> Iterator[tuple[prices.Price, float]]:
         for name, price in PRICES.items():

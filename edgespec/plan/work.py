@@ -46,8 +46,11 @@ def _sum(one: int | None, other: int | None) -> int | None:
 
 def work_of(plan: Plan) -> dict[Key, Work]:
     """For every change that does something."""
+    changes = [c for c in plan.changes if c.action not in (Action.NOOP, Action.MOVE)]
+    if not changes:
+        return {}
     held = _Held(plan)
-    return {c.key: _work(c, plan, held) for c in plan.changes if c.action not in (Action.NOOP, Action.MOVE)}
+    return {c.key: _work(c, plan, held) for c in changes}
 
 
 def total(plan: Plan) -> Work:

@@ -145,7 +145,8 @@ class DesiredResource(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         found: list[Ref] = []
-        open_ = tuple([name for name, value in self.inputs.items() if not _is_plain(value, found)])
+        held = self.inputs.items()
+        open_ = tuple([name for name, value in held if type(value) not in _PLAIN and not _is_plain(value, found)])
         needs = self.depends_on | {r.address for r in found} if found else self.depends_on
         force_setattr(self, "needs", needs)
         force_setattr(self, "_open", open_)

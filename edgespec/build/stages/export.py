@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from edgespec.build.cache import InputFile
@@ -182,7 +183,13 @@ def _is_static(job: Job) -> bool:
 
 def came_quantised(files: ModelFiles, source: str) -> bool:
     """Whether config.json says that a tool has quantised the model."""
-    return files.config is not None and "quantization_config" in read_json(files.config, source)
+    return files.config is not None and _names_quantizer(files.config, source)
+
+
+@cache
+def _names_quantizer(config: InputFile, source: str) -> bool:
+    """Kept by the file as it was: many specs have the same model."""
+    return "quantization_config" in read_json(config, source)
 
 
 def checkpoint(job: Job) -> Checkpoint:
