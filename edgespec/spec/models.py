@@ -4,9 +4,9 @@ Scalars reach these models as text (see `document`); the field's type says what 
 seconds and sizes are bytes once here. Only fields whose behaviour exists are declared; `later` names the rest.
 """
 
-from __future__ import annotations
+# Annotations are not postponed here: pydantic would evaluate each of them from its text at every start.
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
@@ -163,7 +163,7 @@ class Threshold(Strict):
     """The allowed loss to compression: to the pipeline before its first `distill` or `prune`, in float32."""
 
     @model_validator(mode="after")
-    def _something(self) -> Threshold:
+    def _something(self) -> Self:
         if self.min is None and self.max_drop is None:
             raise ValueError("needs `min`, `max_drop` or both")
         return self
@@ -330,7 +330,7 @@ class Policy(Strict):
     """Where it holds; everywhere when it is empty."""
 
     @model_validator(mode="after")
-    def _one(self) -> Policy:
+    def _one(self) -> Self:
         if (self.deny is None) == (self.warn is None):
             raise ValueError("needs `deny` or `warn`, and not both")
         return self

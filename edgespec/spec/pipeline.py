@@ -4,9 +4,9 @@ Rates are per optimiser step, sizes are parts of a whole (0 to 1) or counts; `se
 that is `None` takes the value that the stage's documentation states (docs/build.md).
 """
 
-from __future__ import annotations
+# Annotations are not postponed here: pydantic would evaluate each of them from its text at every start.
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
@@ -78,7 +78,7 @@ class Vocabulary(Strict):
     """Unicode scripts, such as Latin or Han: entries written in others go."""
 
     @model_validator(mode="after")
-    def _something(self) -> Vocabulary:
+    def _something(self) -> Self:
         if self.corpus is None and not self.scripts:
             raise ValueError("needs `corpus` or `scripts`")
         if self.keep is not None and self.corpus is None:
@@ -147,7 +147,7 @@ class PruneStage(Strict):
     """Texts on which importance is measured; without it, by the size of the weights."""
 
     @model_validator(mode="after")
-    def _something(self) -> PruneStage:
+    def _something(self) -> Self:
         if all(getattr(self, name) is None for name in ("vocabulary", "layers", "heads", "ffn", "weights")):
             raise ValueError("prunes nothing: give vocabulary, layers, heads, ffn or weights")
         return self
@@ -162,7 +162,7 @@ class Stage(Strict):
     head: HeadStage | None = None
 
     @model_validator(mode="after")
-    def _one(self) -> Stage:
+    def _one(self) -> Self:
         found = sorted(self.model_fields_set)
         if len(found) != 1 or getattr(self, found[0]) is None:
             known = ", ".join(type(self).model_fields)

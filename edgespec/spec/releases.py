@@ -4,7 +4,7 @@
 to change. Pure: texts in, texts out.
 """
 
-from __future__ import annotations
+# Annotations are not postponed here: pydantic would evaluate each of them from its text at every start.
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping

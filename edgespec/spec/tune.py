@@ -1,6 +1,6 @@
 """The grid of a spec's `tune`: which of its fields are varied, and the specs that come of it."""
 
-from __future__ import annotations
+# Annotations are not postponed here: pydantic would evaluate each of them from its text at every start.
 
 import itertools
 from collections.abc import Iterator, Mapping

@@ -1,6 +1,6 @@
 """The types that every document's models share: names, paths, a strict base."""
 
-from __future__ import annotations
+# Annotations are not postponed here: pydantic would evaluate each of them from its text at every start.
 
 import re
 from typing import Annotated, Any, Final
