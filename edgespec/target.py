@@ -79,14 +79,14 @@ def state_store_of(workspace: Workspace, environ: Mapping[str, str], say: Say) -
     if isinstance(state, LocalState):
         return LocalStore(workspace.state_path)
     key = f"{state.prefix}/{workspace.project.name}/{workspace.environment}.json"
-    client = _S3(lambda: account_of(workspace, workspace.environment, environ, say), state.jurisdiction or "default")
+    s3 = _S3(lambda: account_of(workspace, workspace.environment, environ, say), state.jurisdiction or "default")
     from edgespec.stores.r2 import R2StateStore
 
-    return R2StateStore(state.bucket, key, client)
+    return R2StateStore(state.bucket, key, s3.client, s3)
 
 
 class _S3:
-    """The S3 client of an account that is connected when it is first asked for, and closed with this."""
+    """The objects of an account that is connected when something is first asked of it, and closed with this."""
 
     def __init__(self, connect: Callable[[], Account], jurisdiction: str) -> None:
         self._connect = connect
@@ -94,12 +94,24 @@ class _S3:
         self._mutex = threading.Lock()
         self._account: Account | None = None
 
-    def __call__(self) -> Any:
+    def client(self) -> Any:
+        return self._connected().s3(self._jurisdiction)
+
+    def get(self, bucket: str, key: str) -> tuple[Mapping[str, str], bytes] | None:
+        return self._connected().s3_get(self._jurisdiction, bucket, key)
+
+    def list(self, bucket: str, prefix: str) -> list[str] | None:
+        from edgespec.providers.cloudflare.r2_list import list_keys
+
+        found = list_keys(self._connected(), bucket, self._jurisdiction, prefix)
+        return None if found is None else sorted(found)
+
+    def _connected(self) -> Account:
         with self._mutex:
             if self._account is None:
                 self._account = self._connect()
                 weakref.finalize(self, self._account.close)
-            return self._account.s3(self._jurisdiction)
+            return self._account
 
 
 def shared_cache_of(workspace: Workspace, environ: Mapping[str, str], say: Say) -> RemoteCache | None:

@@ -21,16 +21,19 @@ from edgespec.state.journal import Entry, GapError, encode_entry, read_entries
 from edgespec.stores.base import KEPT, Holder, Lease, StoreError
 from edgespec.stores.journaled import JournaledStore
 from edgespec.stores.lease import TTL_S, BucketLock
-from edgespec.stores.objects import Bucket
+from edgespec.stores.objects import Bucket, Reads
 
 _DIGITS: Final = 12
 
 
 class R2StateStore(JournaledStore):
-    """A StateStore in a bucket. `client` gives boto3's S3 client when something is first asked."""
+    """A StateStore in a bucket. `client` gives boto3's S3 client when something is first asked that `reads` cannot
+    tell."""
 
-    def __init__(self, bucket: str, key: str, client: Callable[[], Any], *, ttl_s: float = TTL_S) -> None:
-        super().__init__(R2Objects(Bucket(bucket, client), key, ttl_s=ttl_s))
+    def __init__(
+        self, bucket: str, key: str, client: Callable[[], Any], reads: Reads | None = None, *, ttl_s: float = TTL_S
+    ) -> None:
+        super().__init__(R2Objects(Bucket(bucket, client, reads), key, ttl_s=ttl_s))
 
 
 class R2Objects:

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import yaml
 
-from edgespec import operations
+from edgespec import operations, states
 from edgespec.plan.model import Action
 from edgespec.providers.cloudflare.account import Account
 from edgespec.providers.cloudflare.reader import Reader
@@ -63,16 +64,33 @@ def test_lists_answer_for_every_worker(project: TinyProject, asked: list[str]) -
 
 def test_a_plan_without_changes_imports_no_more_than_it_uses(project: TinyProject) -> None:
     project.apply_well()
-    command = [sys.executable, "-c", SCRIPT, "-C", str(project.root), "plan"]
-    ran = subprocess.run(command, check=True, capture_output=True, text=True, env=project.environ)
-    code, modules = json.loads(ran.stderr.splitlines()[-1])
-    assert code == 0 and "no changes" in ran.stdout
+    modules = imported_by_a_plan(project)
     unused = {
         *HEAVY, "httpx", "rich", "jsonschema", "asyncio", "email.policy",
         "edgespec.apply.applier", "edgespec.build.data", "edgespec.build.stages.finetune", "edgespec.engine.format",
         "edgespec.measurement", "edgespec.plan.file", "edgespec.providers.cloudflare.discover", "edgespec.stores.r2",
     }  # fmt: skip
-    assert not unused & set(modules)
+    assert not unused & modules
+
+
+def test_nor_does_one_whose_state_is_in_a_bucket(project: TinyProject) -> None:
+    path = project.root / "edgespec.yaml"
+    document = yaml.safe_load(path.read_text())
+    document["environments"]["local"]["state"] = {"type": "r2", "bucket": f"{project.name}-the-state"}
+    path.write_text(yaml.safe_dump(document))
+    states.make_state_bucket(project.session())
+    project.apply_well()
+    modules = imported_by_a_plan(project)
+    assert "edgespec.stores.r2" in modules and not {"boto3", "botocore", "cloudflare", "httpx"} & modules
+
+
+def imported_by_a_plan(project: TinyProject) -> set[str]:
+    """The modules that a process has in the end which finds no changes."""
+    command = [sys.executable, "-c", SCRIPT, "-C", str(project.root), "plan"]
+    ran = subprocess.run(command, check=True, capture_output=True, text=True, env=project.environ)
+    code, modules = json.loads(ran.stderr.splitlines()[-1])
+    assert code == 0 and "no changes" in ran.stdout
+    return set(modules)
 
 
 def test_what_others_did_to_a_worker_is_seen(project: TinyProject, asked: list[str]) -> None:

@@ -18,7 +18,7 @@ from edgespec.address import Address
 from edgespec.diagnostics import EdgespecError, error
 from edgespec.providers.base import ProviderError, StoppedError, WrongAccountError
 from edgespec.providers.cloudflare.pace import NotMadeError, Pace, Say
-from edgespec.providers.cloudflare.reader import LOOPBACK, Reader
+from edgespec.providers.cloudflare.reader import LOOPBACK, Reader, Whole
 from edgespec.providers.cloudflare.sigv4 import signed_get
 from edgespec.secret import Secret, scrub_exception, scrub_logs
 
@@ -157,10 +157,10 @@ class Account:
         be done about it."""
         url = self.endpoints.api_base_url.rstrip("/") + path + (f"?{urlencode(query)}" if query else "")
         token = {"authorization": f"Bearer {self.endpoints.token.reveal()}", "accept": "application/json"}
-        body = self._reader.get(url, {**token, **headers}, self.pace)
-        if body is not None:
+        read = self._reader.get(url, {**token, **headers}, self.pace)
+        if read is not None:
             with contextlib.suppress(ValueError):  # not whole, or not from the API
-                return json.loads(body)
+                return json.loads(read[1])
         options: Any = {"params": dict(query)}
         if headers:
             options["headers"] = dict(headers)
@@ -168,9 +168,18 @@ class Account:
 
     def s3_list(self, jurisdiction: str, bucket: str, query: Mapping[str, str]) -> bytes | None:
         """A page of a bucket's list (ListObjectsV2) as XML; None where boto3 has to be asked."""
-        base = f"{self.endpoints.s3(jurisdiction)}/{bucket}"
-        asked = {"list-type": "2", **query}
-        url, headers = signed_get(base, asked, self._token_id(), self._r2_key, datetime.now(UTC))
+        read = self._s3_get(jurisdiction, bucket, {"list-type": "2", **query})
+        return None if read is None else read[1]
+
+    def s3_get(self, jurisdiction: str, bucket: str, key: str) -> tuple[dict[str, str], bytes] | None:
+        """An object's headers, by their names in small letters, and its bytes; None where boto3 has to be asked.
+        Nothing of `key` may need quoting."""
+        read = self._s3_get(jurisdiction, f"{bucket}/{key}", {})
+        return None if read is None else ({name.lower(): value for name, value in read[0].items()}, read[1])
+
+    def _s3_get(self, jurisdiction: str, path: str, query: Mapping[str, str]) -> Whole | None:
+        base = f"{self.endpoints.s3(jurisdiction)}/{path}"
+        url, headers = signed_get(base, query, self._token_id(), self._r2_key, datetime.now(UTC))
         return self._reader.get(url, headers, self.s3_pace)
 
     def s3(self, jurisdiction: str) -> Any:

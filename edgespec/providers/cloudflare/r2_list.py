@@ -1,4 +1,4 @@
-"""The blobs of a bucket, by ListObjectsV2 pages that are read without boto3."""
+"""What a bucket holds, by ListObjectsV2 pages that are read without boto3."""
 
 from __future__ import annotations
 
@@ -12,9 +12,15 @@ _S3: Final = "{http://s3.amazonaws.com/doc/2006-03-01/}"
 
 
 def list_objects(account: Account, bucket: str, jurisdiction: str) -> dict[str, int] | None:
-    """SHA-256 -> bytes; None where a page had no good answer, whatever the reason."""
+    """SHA-256 -> bytes of every blob; None where a page had no good answer, whatever the reason."""
+    found = list_keys(account, bucket, jurisdiction, KEY_PREFIX)
+    return None if found is None else {key.removeprefix(KEY_PREFIX): size for key, size in found.items()}
+
+
+def list_keys(account: Account, bucket: str, jurisdiction: str, prefix: str) -> dict[str, int] | None:
+    """Key -> bytes of every object whose key begins with `prefix`, in the order of keys; None as above."""
     found: dict[str, int] = {}
-    query = {"prefix": KEY_PREFIX}
+    query = {"prefix": prefix}
     while True:
         page = account.s3_list(jurisdiction, bucket, query)
         if page is None:
@@ -35,7 +41,7 @@ def _read(page: bytes, found: dict[str, int]) -> str | None:
         raise ValueError(root.tag)
     for item in root.iterfind(f"{_S3}Contents"):
         key, size = item.findtext(f"{_S3}Key"), item.findtext(f"{_S3}Size")
-        found[str(key).removeprefix(KEY_PREFIX)] = int(size or "")
+        found[str(key)] = int(size or "")
     if root.findtext(f"{_S3}IsTruncated") != "true":
         return None
     token = root.findtext(f"{_S3}NextContinuationToken")

@@ -21,6 +21,7 @@ _OK: Final = 200
 _TOO_MANY: Final = 429
 _CERTIFICATES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
+Whole = tuple[http.client.HTTPMessage, bytes]
 Answer = tuple[int, http.client.HTTPMessage, bytes]
 
 
@@ -34,9 +35,9 @@ class Reader:
         self._idle: dict[tuple[str, str], list[http.client.HTTPConnection]] = {}
         self._direct: dict[tuple[str, str], bool] = {}
 
-    def get(self, url: str, headers: Mapping[str, str], pace: Pace) -> bytes | None:
-        """The body of a 200; None for whatever else happens. Takes its turn first, which raises NotMadeError; an API
-        that has had enough is left alone by everybody for as long as it asks."""
+    def get(self, url: str, headers: Mapping[str, str], pace: Pace) -> Whole | None:
+        """The headers and the body of a 200; None for whatever else happens. Takes its turn first, which raises
+        NotMadeError; an API that has had enough is left alone by everybody for as long as it asks."""
         parts = urlsplit(url)
         place = (parts.scheme, parts.netloc)
         if not self._is_direct(place):
@@ -49,7 +50,7 @@ class Reader:
             return None
         if status == _TOO_MANY:
             pace.hold(retry_after(answered.get("retry-after")) or 0.0)
-        return body if status == _OK else None
+        return (answered, body) if status == _OK else None
 
     def send(self, place: tuple[str, str], target: str, headers: Mapping[str, str]) -> Answer:
         """One call, made once: status, headers, the whole body. Raises OSError and HTTPException."""

@@ -35,7 +35,7 @@ def signed_get(
         key = hmac.digest(key, part.encode(), "sha256")
     signature = hmac.new(key, text.encode(), "sha256").hexdigest()
     authorization = f"AWS4-HMAC-SHA256 Credential={access_key}/{scope}, SignedHeaders={_SIGNED}, Signature={signature}"
-    return f"{base}?{asked}", {**headers, "authorization": authorization}
+    return f"{base}?{asked}" if asked else base, {**headers, "authorization": authorization}
 
 
 def _quoted(text: str) -> str:

@@ -56,6 +56,11 @@ class Server:
         self.base = f"http://127.0.0.1:{self.http.server_port}"
 
 
+def body(reader: Reader, url: str) -> bytes | None:
+    found = reader.get(url, {}, Pace.unlimited())
+    return None if found is None else found[1]
+
+
 @pytest.fixture
 def server() -> Iterator[Server]:
     made = Server()
@@ -76,7 +81,7 @@ def reader() -> Iterator[Reader]:
 
 def test_a_good_answer_and_one_connection_for_all(server: Server, reader: Reader) -> None:
     server.pages["/a?b=c"] = (200, {}, b'{"x": 1}')
-    assert [reader.get(f"{server.base}/a?b=c", {}, Pace.unlimited()) for _ in range(3)] == [b'{"x": 1}'] * 3
+    assert [body(reader, f"{server.base}/a?b=c") for _ in range(3)] == [b'{"x": 1}'] * 3
     assert len({port for port, _ in server.asked}) == 1
 
 
@@ -100,11 +105,11 @@ def test_a_connection_that_the_other_side_closed_says_nothing_and_is_not_used_ag
     server: Server, reader: Reader
 ) -> None:
     server.pages["/a"] = (200, {}, b"{}")
-    assert reader.get(f"{server.base}/a", {}, Pace.unlimited()) == b"{}"
+    assert body(reader, f"{server.base}/a") == b"{}"
     (held,) = next(iter(reader._idle.values()))
     held.sock.close()
     assert reader.get(f"{server.base}/a", {}, Pace.unlimited()) is None
-    assert reader.get(f"{server.base}/a", {}, Pace.unlimited()) == b"{}"
+    assert body(reader, f"{server.base}/a") == b"{}"
 
 
 def test_too_many_requests_hold_everybody(server: Server, reader: Reader) -> None:
@@ -139,10 +144,10 @@ def test_proxies_and_certificates_of_ones_own_are_the_sdks_business(
     monkeypatch.setattr(Reader, "send", lambda *a: asked.append(a) or (200, {}, b"{}"))
     for other in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR"):
         monkeypatch.delenv(other, raising=False)
-    assert reader.get("https://api.example/a", {}, Pace.unlimited()) == b"{}"
+    assert body(reader, "https://api.example/a") == b"{}"
     monkeypatch.setenv(name, "http://proxy.example:3128")
     assert Reader(5).get("https://api.example/a", {}, Pace.unlimited()) is None
-    assert Reader(5).get("http://127.0.0.1:9/a", {}, Pace.unlimited()) == b"{}"
+    assert body(Reader(5), "http://127.0.0.1:9/a") == b"{}"
     assert len(asked) == 2
 
 
@@ -240,4 +245,4 @@ def test_signatures_are_botocores(query: dict[str, str], seconds: int) -> None:
     text = auth.canonical_request(request)
     theirs = auth.signature(auth.string_to_sign(request, text), request)
     assert headers["authorization"].rpartition("Signature=")[2] == theirs
-    assert url.startswith("https://r2.example:8443/s3/eu/bucket?")
+    assert url.partition("?")[0] == "https://r2.example:8443/s3/eu/bucket" and ("?" in url) is bool(query)
