@@ -29,11 +29,16 @@ from edgespec.state.model import ResourceRecord, State, Status
 from edgespec.values import UNKNOWN, Inputs, Outputs, Value, is_known
 
 FOLDER: Final = "specs/imported"
-_HEAD: Final = f"""\
-# Written by `edgespec import --all` from what is deployed. Two things are in no deployed object:
-# model.source (`{UNKNOWN_SOURCE}`) with its pipeline, and quality gates. Fill them in; then name this file in `specs`
-# of edgespec.yaml and run `edgespec import --all` again to adopt what it describes.
+_HEAD: Final = """\
+# Written by `edgespec import --all` from what is deployed. {missing}
+# Then name this file in `specs` of edgespec.yaml and run `edgespec import --all` again to adopt what it describes.
 """
+_NO_SOURCE: Final = f"""Two things are in no deployed object here:
+# model.source (`{UNKNOWN_SOURCE}`) with its pipeline, since the artifact has no provenance statement, and quality
+# gates. Fill them in."""
+_SOURCE: Final = """`model` and `quantization` are what the
+# artifact's provenance statement says that it was built from: see that the files are here, and that `edgespec build`
+# gives the artifact that is deployed. Quality gates and budgets are in no deployed object: fill them in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +192,10 @@ def discover_all(session: Session) -> Discovered:
 
 def _write_new(path: Path, document: Mapping[str, Any]) -> bool:
     """False, and nothing is written, when the file is there."""
-    text = _HEAD + yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True, width=110)
+    missing = _NO_SOURCE if document["model"]["source"] == UNKNOWN_SOURCE else _SOURCE
+    text = _HEAD.format(missing=missing) + yaml.safe_dump(
+        dict(document), sort_keys=False, allow_unicode=True, width=110
+    )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:

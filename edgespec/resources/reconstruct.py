@@ -1,7 +1,7 @@
 """A Worker's configuration back to the spec that it was made from, as far as it tells.
 
-Where the weights came from and how they were trained is in no deployed object: `model.source` stays for a person to
-fill in, and quality gates, budgets and lifecycle rules are not live at all."""
+Where the weights came from and how they were trained is in the artifact's provenance statement alone: without one,
+`model.source` stays for a person to fill in. Quality gates, budgets and lifecycle rules are not live at all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any, Final
 from edgespec.artifact import Manifest
 from edgespec.resources.kv_pins import FILES
 from edgespec.resources.worker import CONFIG_FORMAT
-from edgespec.spec.models import API_VERSION, KvTier
+from edgespec.spec.models import API_VERSION, KvTier, Model, WorkerOptions
+from edgespec.spec.pipeline import Quantization
 
 UNKNOWN_SOURCE: Final = "fill-in"
 """Not a source: validation names the place until a person has filled it in."""
@@ -19,12 +20,17 @@ _JURISDICTIONS: Final = frozenset({"eu", "us", "fedramp"})
 
 
 def spec_of(
-    config: Mapping[str, Any], bindings: Mapping[str, Mapping[str, Any]], prefix: str, pinned: Collection[str]
+    config: Mapping[str, Any],
+    bindings: Mapping[str, Mapping[str, Any]],
+    prefix: str,
+    pinned: Collection[str],
+    built: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """An EdgeModel document from a Worker's `config.json` and its bindings by name.
 
-    `prefix` starts every bucket's name (`PROJECT-ENVIRONMENT-`); `pinned` are the chunks that KV keeps without expiry.
-    Raises ValueError for a configuration that this edgespec does not know."""
+    `prefix` starts every bucket's name (`PROJECT-ENVIRONMENT-`); `pinned` are the chunks that KV keeps without expiry;
+    `built` is what `built_from` makes of the artifact's statement. Raises ValueError for a configuration that this
+    edgespec does not know."""
     if config.get("format") != CONFIG_FORMAT:
         raise ValueError(f"its configuration is in format {config.get('format')!r}, not {CONFIG_FORMAT!r}")
     default = str(config["default_shard"])
@@ -41,7 +47,36 @@ def spec_of(
         document["regions"] = regions
     document["cache"] = {"weights": _cache(config["cache"]["weights"], manifest, pinned)}
     document["worker"] = {"engine": manifest.engine}
+    if built is not None:
+        document["model"] = built["model"]
+        document["quantization"] = built["quantization"]
+        document["worker"] = built["worker"]
     return document
+
+
+def built_from(parameters: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The parts of a spec among the parameters of a build, which name every default, without those: what a person would
+    write. None for parameters that are no spec's, or a newer edgespec's."""
+    try:
+        model = Model.model_validate(parameters["model"])
+        quantization = Quantization.model_validate(parameters["quantization"])
+        engine = WorkerOptions.model_validate(parameters["worker"]).engine
+    except (KeyError, ValueError):
+        return None
+    return {
+        "model": model.model_dump(mode="json", exclude_defaults=True),
+        "quantization": {
+            "method": quantization.method,
+            **quantization.model_dump(mode="json", exclude_defaults=True),
+        },
+        "worker": {"engine": engine},
+    }
+
+
+def served(config: Mapping[str, Any]) -> tuple[str, str]:
+    """The artifact of the default shard, and the name of the binding of its bucket."""
+    shard = config["shards"][str(config["default_shard"])]
+    return str(shard["artifact"]), str(shard["bucket"])
 
 
 def _regions(config: Mapping[str, Any], bindings: Mapping[str, Mapping[str, Any]], prefix: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from edgespec.address import Address
 from edgespec.diagnostics import EdgespecError
 from edgespec.plan.imports import Import
 from edgespec.plan.model import Action, Request
+from edgespec.spec.models import EdgeModel
 from tests.e2e.conftest import TinyProject
 
 
@@ -170,15 +171,37 @@ def test_specs_are_written_for_what_is_deployed(project: TinyProject) -> None:
     assert written["task"]["labels"] == original["task"]["labels"]
     assert written["regions"] == original["regions"]
     assert written["cache"]["weights"]["kv"] == {"ttl": 172800, "cache_ttl": 3600, "pin": ["tokenizer"]}
-    path.write_text(path.read_text().replace("fill-in", "./models/tiny"))
+    # where the weights come from is in the artifact's statement
+    assert EdgeModel.model_validate(written).model == EdgeModel.model_validate(original).model
+    assert "provenance statement says" in path.read_text()
     kept = path.read_text()
     again = run(project, "import", "--all", "--yes")
     assert "Kept as it is: specs/imported/lost.yaml" in again.stdout and path.read_text() == kept
-    filled = {**written, "model": original["model"]}
-    (project.root / "specs" / "lost.yaml").write_text(yaml.safe_dump(filled, sort_keys=False))
+    path.rename(project.root / "specs" / "lost.yaml")
     assert run(project, "import", "--all", "--yes").exit_code == 0
     assert actions(project) == {}  # what was written means what was deployed
     assert project.infer("lost", "hello")[0]["label"] == "other"
+
+
+def test_without_a_statement_a_person_says_where_the_weights_came_from(project: TinyProject) -> None:
+    project.write_spec("lost")
+    project.apply_well()
+    spec = project.root / "specs" / "lost.yaml"
+    original = yaml.safe_load(spec.read_text())
+    spec.unlink()
+    bucket = f"{project.name}-local-auto"
+    account = project.plan().account
+    s3 = account.s3("default")
+    for found in s3.list_objects_v2(Bucket=bucket, Prefix="provenance/")["Contents"]:
+        s3.put_object(Bucket=bucket, Key=found["Key"], Body=b"not one of ours")
+    account.close()
+    assert run(project, "import", "--all", "--yes").exit_code == 0
+    path = project.root / "specs" / "imported" / "lost.yaml"
+    written = yaml.safe_load(path.read_text())
+    assert written["model"] == {"source": "fill-in"} and "since the artifact has no" in path.read_text()
+    spec.write_text(yaml.safe_dump({**written, "model": original["model"]}, sort_keys=False))
+    assert run(project, "import", "--all", "--yes").exit_code == 0
+    assert actions(project) == {}
 
 
 def test_a_namespace_with_keys_of_somebody_else_is_not_deleted(project: TinyProject) -> None:

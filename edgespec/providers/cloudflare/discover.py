@@ -6,12 +6,14 @@ import json
 from typing import Any, Final
 
 from edgespec.address import Address
+from edgespec.attestation import BUILD_TYPE, Envelope
 from edgespec.plan.imports import Deployed
 from edgespec.providers.cloudflare.account import Account, api_errors
 from edgespec.providers.cloudflare.live import Live
+from edgespec.providers.cloudflare.provenance import fetched
 from edgespec.providers.cloudflare.worker import CONFIG, owner_tag, owners_of
 from edgespec.resources import kv_namespace
-from edgespec.resources.reconstruct import spec_of
+from edgespec.resources.reconstruct import built_from, served, spec_of
 
 JURISDICTIONS: Final = ("default", "eu", "us", "fedramp")
 
@@ -52,9 +54,31 @@ def _worker(account: Account, script: str, prefix: str, pinned: frozenset[str], 
         return Deployed(address, f"it has no {CONFIG}: edgespec did not make it")
     bindings = {str(b["name"]): b for b in settings.get("bindings") or []}
     try:
-        return Deployed(address, note, spec_of(config, bindings, prefix, pinned))
+        built = _built(account, address, config, bindings)
+        return Deployed(address, note, spec_of(config, bindings, prefix, pinned, built))
     except (KeyError, TypeError, ValueError) as e:
         return Deployed(address, f"its configuration cannot be read ({e})")
+
+
+def _built(
+    account: Account, address: Address, config: dict[str, Any], bindings: dict[str, dict[str, Any]]
+) -> dict[str, Any] | None:
+    """What the artifact was built from, by the statement beside it; None without one that says so. Whether somebody
+    signed it does not matter here: what it says becomes a file that a person reads, and whose build must give the
+    artifact that is deployed."""
+    artifact, name = served(config)
+    if (binding := bindings.get(name)) is None:
+        return None
+    with api_errors(address, "Reading its artifact's provenance"):
+        raw = fetched(account, binding["bucket_name"], binding.get("jurisdiction") or "default", artifact)
+    try:
+        statement = Envelope.decode(raw).statement if raw is not None else None
+    except ValueError:
+        return None
+    if statement is None or not statement.names(artifact):
+        return None
+    build = statement.predicate.buildDefinition
+    return built_from(build.externalParameters) if build.buildType == BUILD_TYPE else None
 
 
 def _config(account: Account, script: str) -> dict[str, Any] | None:
