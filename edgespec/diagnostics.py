@@ -10,7 +10,7 @@ ES7xx releases, provenance, editing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, TypeVar
@@ -82,6 +82,13 @@ def warning(
     code: str, summary: str, detail: str = "", *, source: SourceRange | None = None, address: str | None = None
 ) -> Diagnostic:
     return Diagnostic(Severity.WARNING, code, summary, detail, source, address)
+
+
+def some(words: Sequence[str], most: int, between: str = ", ") -> str:
+    """`a, b and 3 more`: at most `most` of them. Words that hold commas are kept apart by `; `."""
+    left = len(words) - most
+    more = f"{'' if between == ', ' else between.rstrip()} and {left} more" if left > 0 else ""
+    return between.join(words[:most]) + more
 
 
 class Diagnostics(Struct, frozen=True):

@@ -7,7 +7,7 @@ specs still ask for; whatever else is refused, every reason at once.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +15,7 @@ from typing import Any, Final
 from edgespec import operations, statements
 from edgespec.address import Address
 from edgespec.artifact import Manifest
-from edgespec.diagnostics import Diagnostic, Diagnostics, EdgespecError, error, warning
+from edgespec.diagnostics import Diagnostic, Diagnostics, EdgespecError, error, some, warning
 from edgespec.evaluation import floor_of
 from edgespec.operations import Planned
 from edgespec.plan.model import Action, Request
@@ -167,7 +167,8 @@ def _refused(planned: Planned, name: str, into: Session) -> Iterator[Diagnostic]
         yield error("ES710", _REFUSED, f"{name} never ran in {environment}. Deploy it there first: {apply}.")
         return
     if drift := [d for d in planned.plan.drift if name in _owners(planned, d.key.address)]:
-        what = _listed([f"{d.key} ({', '.join(f.path for f in d.fields[:_FIELDS]) or d.kind.value})" for d in drift])
+        found = [f"{d.key} ({', '.join(f.path for f in d.fields[:_FIELDS]) or d.kind.value})" for d in drift]
+        what = some(found, _FIELDS)
         detail = f"{name} was changed by hand in {environment}: {what}. Look at it, and put it right with {apply}."
         yield error("ES710", _REFUSED, detail)
         return
@@ -179,7 +180,7 @@ def _refused(planned: Planned, name: str, into: Session) -> Iterator[Diagnostic]
         yield error("ES710", _REFUSED, detail)
         return
     if changes := [c for c in planned.plan.changes if c.action is not Action.NOOP and name in c.owners]:
-        what = _listed([f"{c.address} ({_why(c)})" for c in changes])
+        what = some([f"{c.address} ({_why(c)})" for c in changes], _FIELDS)
         detail = f"{name} changed since it was deployed in {environment}, and what is promoted must be what the spec "
         yield error("ES710", _REFUSED, f"{detail}says: {what}. Deploy it first: {apply}.")
         return
@@ -215,12 +216,7 @@ def _why(change: Any) -> str:
         for f in change.fields
         if f.path not in ("blobs", "manifest")
     ]
-    return _listed(shown) or change.action.value
-
-
-def _listed(items: Sequence[str]) -> str:
-    more = f" and {len(items) - _FIELDS} more" if len(items) > _FIELDS else ""
-    return ", ".join(items[:_FIELDS]) + more
+    return some(shown, _FIELDS) or change.action.value
 
 
 def _owners(planned: Planned, address: Address) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from edgespec.address import Address
 from edgespec.apply import PARALLELISM
 from edgespec.apply.schedule import Schedule
-from edgespec.diagnostics import Diagnostic, Diagnostics, EdgespecError, error, warning
+from edgespec.diagnostics import Diagnostic, Diagnostics, EdgespecError, error, some, warning
 from edgespec.plan.events import ApplyResult, Event, OnEvent, Outcome, StepFinished, StepProgress, StepStarted
 from edgespec.plan.model import Plan, StepId, StepKind
 from edgespec.plan.settle import settled
@@ -151,10 +151,9 @@ class _Run:
         self.outcomes.update(dict.fromkeys(left, Outcome.LEFT))
         self.interrupted = bool(left) and not self.broken
         if left:
-            listed = ", ".join(f"{s.kind} {s.key}" for s in left[:_LISTED])
-            more = f" and {len(left) - _LISTED} more" if len(left) > _LISTED else ""
+            listed = some([f"{s.kind} {s.key}" for s in left], _LISTED)
             detail = (
-                f"What was done is in state. Left to do, {len(left)} of {len(self.plan.steps)} steps: {listed}{more}. "
+                f"What was done is in state. Left to do, {len(left)} of {len(self.plan.steps)} steps: {listed}. "
                 "Run apply again: it goes on from here."
             )
             self.found.append(warning("ES309", "Stopped", detail))

@@ -11,6 +11,7 @@ from edgespec.build.problems import fail
 from edgespec.build.stages import export
 from edgespec.build.stages.pack import EDGE, ONNXRUNTIME
 from edgespec.build.stages.stage import Inputs, Job, Result, Stage, Step
+from edgespec.diagnostics import some
 
 _SHOWN: Final = 3
 """Uncovered nodes that a message names."""
@@ -58,15 +59,14 @@ def choose(job: Job, inputs: Inputs) -> Choice:
     uncovered = _uncovered(job, inputs)
     if not uncovered:
         return Choice(EDGE, "it covers every operation of the graph")
-    listed = "; ".join(uncovered[:_SHOWN])
-    more = f"; and {len(uncovered) - _SHOWN} more" if len(uncovered) > _SHOWN else ""
+    listed = some(uncovered, _SHOWN, "; ")
     if spec.worker.engine == EDGE:
-        raise fail("ES540", f"{spec.name}: the engine edge does not cover {spec.model.source}: {listed}{more}. "
+        raise fail("ES540", f"{spec.name}: the engine edge does not cover {spec.model.source}: {listed}. "
                    "Use `worker: {engine: auto}` or onnxruntime.")  # fmt: skip
     if spec.quantization.method not in ("none", "int8"):
         raise fail("ES541", f"{spec.name}: {spec.quantization.method} needs the engine edge, which does not cover "
-                   f"{spec.model.source}: {listed}{more}. Use int8 or none.")  # fmt: skip
-    return Choice(ONNXRUNTIME, f"the engine edge does not cover {listed}{more}")
+                   f"{spec.model.source}: {listed}. Use int8 or none.")  # fmt: skip
+    return Choice(ONNXRUNTIME, f"the engine edge does not cover {listed}")
 
 
 def _uncovered(job: Job, inputs: Inputs) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 from edgespec.address import Address
-from edgespec.diagnostics import EdgespecError, error
+from edgespec.diagnostics import EdgespecError, error, some
 from edgespec.plan.budget import Fit
 from edgespec.plan.cost import NOTHING, Costs
 from edgespec.plan.explain import explain
@@ -113,9 +113,9 @@ def check_same(saved: Mapping[str, Any], current: Mapping[str, Any]) -> None:
     if changed := sorted(
         n for n in {*saved["live"], *current["live"]} if saved["live"].get(n) != current["live"].get(n)
     ):
-        raise stale(f"what is live changed: {_named(changed)}")
+        raise stale(f"what is live changed: {some(changed, _NAMED)}")
     if others := other_builds(saved, current):
-        raise stale(f"what is in the build cache changed: {_named(others)}")
+        raise stale(f"what is in the build cache changed: {some(others, _NAMED)}")
     if says_the_same(saved, current):
         return
     if saved["fits"] != current["fits"]:
@@ -130,11 +130,6 @@ def check_same(saved: Mapping[str, Any], current: Mapping[str, Any]) -> None:
 def stale(why: str) -> EdgespecError:
     detail = f"Since it was made, {why}. Nothing was done; run plan again and review it."
     return EdgespecError(error("ES202", "The plan is stale", detail))
-
-
-def _named(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
 
 
 # --- parts -----------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from edgespec.diagnostics import Diagnostic, SourceRange, error, warning
+from edgespec.diagnostics import Diagnostic, SourceRange, error, some, warning
 from edgespec.plan.budget import Fit
 from edgespec.plan.cost import Costs
 from edgespec.plan.model import Action, Change, Plan
@@ -136,8 +136,7 @@ def _plain(message: str) -> str:
 def diagnostics(verdicts: Sequence[Verdict]) -> Iterator[Diagnostic]:
     """Denials as errors, the rest as warnings, at the policy's place."""
     for v in verdicts:
-        more = f" and {len(v.about) - _NAMED} more" if len(v.about) > _NAMED else ""
-        about = f" ({', '.join(v.about[:_NAMED])}{more})" if v.about else ""
+        about = f" ({some(v.about, _NAMED)})" if v.about else ""
         if v.failure:
             detail = f"{v.policy}{about}: {v.failure}. What it is for: {v.message}"
             yield error("ES231", "A policy cannot be evaluated, and so denies", detail, source=v.source)

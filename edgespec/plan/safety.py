@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from edgespec.diagnostics import Diagnostic, error, warning
+from edgespec.diagnostics import Diagnostic, error, some, warning
 from edgespec.plan.model import Action, Change, Plan
 from edgespec.resources.compile import TYPES
 
@@ -93,7 +93,11 @@ def _too_much(plan: Plan, gone: Sequence[Change]) -> Iterator[Diagnostic]:
 def warnings_of(plan: Plan) -> Iterator[Diagnostic]:
     """What a person has to know before saying yes."""
     if plan.request.excludes:
-        left = f"{_names([str(a) for a in plan.withheld])} would change and stay as they are" if plan.withheld else ""
+        left = (
+            f"{some([str(a) for a in plan.withheld], _NAMED)} would change and stay as they are"
+            if plan.withheld
+            else ""
+        )
         detail = (
             f"With --exclude the result is not what the specs say{': ' + left if left else ''}. Apply without it when "
             "the reason has gone."
@@ -109,9 +113,4 @@ def warnings_of(plan: Plan) -> Iterator[Diagnostic]:
 
 
 def _listed(changes: Sequence[Change]) -> str:
-    return _names([str(c.address) for c in changes])
-
-
-def _names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+    return some([str(c.address) for c in changes], _NAMED)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from edgespec import limits
+from edgespec.diagnostics import some
 from edgespec.plan.budget import Fit
 from edgespec.render.text import Line, Span, line
 from edgespec.spec.units import format_size
@@ -27,8 +28,7 @@ def render(fits: Sequence[Fit], *, hint: bool) -> list[Line]:
     for fit, found in measured:
         lines += _model(fit, found)
     if missing and hint:
-        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
-        names = f"{', '.join(missing[:_NAMED])}{more}"
+        names = some(missing, _NAMED)
         first = missing[0] if len(missing) == 1 else "NAME"
         lines.append(line(Span(f"CPU and memory not measured: {names}. Measure with: edgespec bench {first}", "dim")))
     return lines

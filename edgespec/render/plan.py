@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from edgespec.diagnostics import some
 from edgespec.plan.cost import NOTHING, Costs
 from edgespec.plan.model import Action, Change, Contents, Drift, DriftKind, Plan, Reason
 from edgespec.plan.policy import Verdict
@@ -76,9 +77,8 @@ def render(
 def _unreleased(plan: Plan) -> Iterator[Line]:
     """What the environment leaves out until it is promoted."""
     if plan.unreleased:
-        more = f" and {len(plan.unreleased) - _LISTED} more" if len(plan.unreleased) > _LISTED else ""
-        names = ", ".join(plan.unreleased[:_LISTED])
-        yield line(Span(f"Not promoted yet, so not deployed here: {names}{more}.", "yellow"))
+        names = some(plan.unreleased, _LISTED)
+        yield line(Span(f"Not promoted yet, so not deployed here: {names}.", "yellow"))
 
 
 def _protections(plan: Plan) -> Iterator[Line]:

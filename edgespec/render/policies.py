@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from edgespec.diagnostics import some
 from edgespec.plan.policy import Verdict
 from edgespec.render.text import Line, Span, line, printable
 
@@ -28,7 +29,4 @@ def _verdict(found: Verdict) -> Line:
 
 def about(found: Verdict) -> str:
     """` worker/a and 3 more`, or nothing."""
-    if not found.about:
-        return ""
-    more = f" and {len(found.about) - 1} more" if len(found.about) > 1 else ""
-    return f" {found.about[0]}{more}"
+    return f" {some(found.about, 1)}" if found.about else ""

@@ -10,7 +10,7 @@ from typing import Final
 
 from edgespec.build.dataset.examples import AnyExample, Conversation, Keyworded, Labelled, Pair, Unlabelled, texts_of
 from edgespec.build.problems import caution
-from edgespec.diagnostics import Diagnostic, SourceRange
+from edgespec.diagnostics import Diagnostic, SourceRange, some
 from edgespec.spec.models import TextClassification
 
 RARE_SHARE: Final = 0.02
@@ -61,8 +61,7 @@ def label_counts(examples: Iterable[AnyExample]) -> Counter[str]:
 
 def _shares(counts: Mapping[str, int], total: int) -> str:
     ordered = sorted(counts.items(), key=lambda c: (-c[1], c[0]))
-    shown = ", ".join(f"{name} {count / total:.0%}" for name, count in ordered[:_SHOWN])
-    return shown + (f" and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else "")
+    return some([f"{name} {count / total:.0%}" for name, count in ordered], _SHOWN)
 
 
 def rare_labels(examples: Sequence[AnyExample], path: str, task: TextClassification) -> list[Diagnostic]:
@@ -72,7 +71,7 @@ def rare_labels(examples: Sequence[AnyExample], path: str, task: TextClassificat
     rare = [f"{label} ({counts[label]})" for label in task.labels if 0 < counts[label] < least]
     if not rare:
         return []
-    shown = ", ".join(rare[:_SHOWN]) + (f" and {len(rare) - _SHOWN} more" if len(rare) > _SHOWN else "")
+    shown = some(rare, _SHOWN)
     detail = (
         f"of {len(examples)} examples, hardly any are of {shown}: under {RARE_COUNT}, or {RARE_SHARE:.0%}. "
         "What is learned of these is chance. Add examples."
@@ -95,10 +94,9 @@ def leaks(
     found = [(e, known[key]) for e in quality if (key := _normal_key(e)) in known]
     if not found:
         return []
-    shown = "; ".join(f"line {e.line} is line {line} of {training_path}" for e, line in found[:_LEAKS_SHOWN])
-    more = f"; and {len(found) - _LEAKS_SHOWN} more" if len(found) > _LEAKS_SHOWN else ""
+    shown = some([f"line {e.line} is line {line} of {training_path}" for e, line in found], _LEAKS_SHOWN, "; ")
     detail = (
-        f"{len(found)} of {len(quality)} examples are in the training data too: {shown}{more}. A model may know their "
+        f"{len(found)} of {len(quality)} examples are in the training data too: {shown}. A model may know their "
         "answers by heart, so quality comes out too high. Take them out of one of the files."
     )
     return [caution("ES583", detail, SourceRange(quality_path, found[0][0].line or 1, 1))]

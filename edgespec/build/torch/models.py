@@ -16,6 +16,7 @@ from typing import Any, Final
 from edgespec.build.problems import fail
 from edgespec.build.surgery.checkpoint import encode_json
 from edgespec.build.surgery.families import FAMILIES, is_narrow
+from edgespec.diagnostics import some
 
 VARIES: Final = ("transformers_version", "_name_or_path", "dtype", "torch_dtype")
 """Keys of config.json that say who wrote it, not what it is."""
@@ -106,8 +107,9 @@ def _whole(missing: Iterable[str]) -> None:
     """The pooler of a bare encoder is of no use and often left out."""
     absent = sorted(n for n in missing if "pooler." not in n and not n.endswith("position_ids"))
     if absent:
-        shown = ", ".join(absent[:3]) + (f" and {len(absent) - 3} more" if len(absent) > 3 else "")
-        raise fail("ES560", f"the model's files have no tensor {shown}, which its config.json makes one expect.")
+        raise fail(
+            "ES560", f"the model's files have no tensor {some(absent, 3)}, which its config.json makes one expect."
+        )
 
 
 def new_model(config: dict[str, Any], table: Any, *, classifier: bool) -> Any:

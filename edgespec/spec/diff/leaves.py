@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from edgespec.diagnostics import some
 from edgespec.spec.diff.model import Note, Risk
 from edgespec.spec.units import format_count, format_duration, format_size
 
@@ -49,8 +50,7 @@ def _plain_list(value: Any) -> bool:
 
 def short(words: list[str], most: int = 6) -> str:
     """The first few, and how many more."""
-    more = f" and {len(words) - most} more" if len(words) > most else ""
-    return f"{', '.join(words[:most])}{more}"
+    return some(words, most)
 
 
 def shown(path: str, value: Any) -> str:
