@@ -65,9 +65,9 @@ def _verdict(prior: Inputs, resource: DesiredResource, found: Mapping[Address, s
 
 
 def _ordered(resources: Mapping[Address, DesiredResource]) -> Iterable[Address]:
-    """What others need first; the order of types in `compile_specs` has it."""
-    order = ["model", "r2_bucket", "kv_namespace", "weights", "kv_pins", "worker", "deployment"]
-    return sorted(resources, key=lambda a: (order.index(a.type) if a.type in order else len(order), a))
+    """Models before what holds them, deployments after the versions that they deploy: what changes with another
+    resource."""
+    return sorted(resources, key=lambda a: (a.type != "model", a.type == "deployment", a))
 
 
 def is_shared(address: Address, *sides: DesiredState) -> bool:
