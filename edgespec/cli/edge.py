@@ -8,6 +8,7 @@ import click
 
 from edgespec.cli.options import environment_option, json_option, session_of
 from edgespec.cli.output import print_json
+from edgespec.records import as_dict
 from edgespec.session import local_edge
 
 
@@ -40,11 +41,10 @@ def down(ctx: click.Context, environment: str | None) -> None:
 @click.pass_context
 def status(ctx: click.Context, environment: str | None, as_json: bool) -> None:
     """Whether it runs, and what it holds. Exit code 1 when it does not run."""
-    import dataclasses
 
     found = local_edge(session_of(ctx, environment)).status()
     if as_json:
-        print_json(None if found is None else dataclasses.asdict(found))
+        print_json(None if found is None else as_dict(found))
     elif found is None:
         click.echo("The local edge is not running.")
     else:

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from edgespec.diagnostics import Diagnostic, EdgespecError, error
 from edgespec.local_edge.install import installed
 from edgespec.local_edge.lockfile import locked
@@ -51,8 +53,7 @@ class Endpoint:
         return f"{self.base_url}/s3"
 
 
-@dataclass(frozen=True, slots=True)
-class EdgeStatus:
+class EdgeStatus(Struct, frozen=True):
     """What a running edge says about itself."""
 
     pid: int
@@ -65,8 +66,7 @@ class EdgeStatus:
     namespaces: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Running:
+class _Running(Struct, frozen=True):
     pid: int
     started: str
     port: int

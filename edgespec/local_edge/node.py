@@ -9,8 +9,9 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from edgespec.diagnostics import Diagnostic, EdgespecError, error
 
@@ -18,8 +19,7 @@ OLDEST_MAJOR = 22
 """miniflare >= 4.20260722.1 needs Node >= 22; on Node 20 npm silently resolves an older one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """A Node executable and its version, such as `24.19.0`."""
 
     path: Path
