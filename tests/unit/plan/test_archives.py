@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from edgespec.address import Address
+from edgespec.plan.archives import with_archives
 from edgespec.plan.model import Action, Request
 from edgespec.providers.cloudflare.archive import kept
 from edgespec.records import replace
+from edgespec.resources.compile import compile_specs
 from edgespec.spec.models import EdgeModel
-from edgespec.state.model import Key
-from tests.world import MemoryStore, World, apply, plan, spec
+from edgespec.state.model import Key, ResourceRecord, Status
+from tests.world import BUNDLE, ENVIRONMENT, PROJECT, MemoryStore, World, apply, facts, plan, spec
 
 EU = {"jurisdiction": "eu", "match": {"continents": ["EU"]}}
 TWO = {"default": "world", "shards": {"world": {"location": "wnam"}, "eu": EU}}
@@ -185,3 +189,127 @@ def test_what_a_bucket_has_of_an_archive() -> None:
     assert part.inputs["blobs"] == inputs["blobs"]  # what is left of it is deleted with the record
     again = kept(part.inputs, {"1": 1})
     assert again is not None and (again.inputs["artifacts"], again.inputs["lost"]) == ([], ["y", "x"])
+
+
+# --- what an interrupted run has left ---------------------------------------------------------------------------------
+
+WEIGHTS = Address("weights", "alpha/default")
+
+
+class Left:
+    """A state as one that was interrupted, and what a plan keeps of it. Artifacts go by letters."""
+
+    def __init__(self) -> None:
+        self.shop = Shop(keep=5)
+        self.shop.apply(version("int8"))
+        self.state = self.shop.store.load()
+
+    def record(self, address: Address) -> ResourceRecord:
+        return self.state.records[Key(address)]
+
+    def weights(self, letter: str, deposed: str = "", name: str = "alpha/default") -> None:
+        """Weights of an artifact of that letter, the current ones or pushed aside."""
+        found = self.record(WEIGHTS)
+        address = Address(WEIGHTS.type, name)
+        made = replace(found, address=address, inputs={**found.inputs, "artifact": letter * 64})
+        self.state = self.state.put(made, deposed)
+
+    def edit(self, address: Address, *, name: str = "", deposed: str = "", **inputs: Any) -> None:
+        """Another record like that of `address`."""
+        found = self.record(address)
+        made = replace(found, address=Address(address.type, name or address.name), inputs={**found.inputs, **inputs})
+        self.state = self.state.put(made, deposed)
+
+    def without(self, *addresses: Address) -> None:
+        kept = {k: r for k, r in self.state.records.items() if k.address not in addresses}
+        self.state = replace(self.state, records=kept)
+
+    def kept(self, wanted: EdgeModel) -> list[str]:
+        """The letters of what the archive of its weights is to have, newest first."""
+        known = {wanted.name: facts(self.shop.world, wanted)}
+        desired = with_archives(compile_specs(PROJECT, ENVIRONMENT, [wanted], known, BUNDLE), self.state, 5)
+        made = desired.resources.get(Address("archive", f"{wanted.name}/default"))
+        artifacts: Any = made.inputs["artifacts"] if made is not None else []
+        return [artifact[0] for artifact in artifacts]
+
+
+WORKER, DEPLOYMENT = Address("worker", "alpha"), Address("deployment", "alpha")
+
+
+@pytest.mark.parametrize(("serves", "kept"), [("v2", ["b", "a"]), ("v1", ["a"])])
+def test_newer_weights_have_served_once_the_newest_version_has_the_traffic(serves: str, kept: list[str]) -> None:
+    """The older ones are there still: their removal was interrupted."""
+    left = Left()
+    left.weights("a", "1")
+    left.weights("b")
+    worker = left.record(WORKER)
+    left.state = left.state.put(replace(worker, outputs={**worker.outputs, "version_id": "v2"}))
+    left.edit(DEPLOYMENT, version=serves)
+    assert left.kept(version("none")) == kept
+
+
+def test_what_was_pushed_aside_is_told_in_the_order_in_which_it_was() -> None:
+    left = Left()
+    for letter, deposed in (("b", "10"), ("a", "9")):
+        left.weights(letter, deposed)
+    left.weights("c")
+    left.edit(DEPLOYMENT, version=left.record(WORKER).outputs["version_id"])
+    assert left.kept(version("none")) == ["c", "b", "a"]
+
+
+def test_what_the_cache_knows_of_the_next_artifact_counts_more_than_a_record_in_between() -> None:
+    left = Left()
+    model = left.record(Address("model", "alpha"))
+    left.state = left.state.put(replace(model, status=Status.UPDATING))
+    assert left.kept(version("int8")) == []
+    left.shop.world.cache.clear()  # nobody can say that it will be the same
+    assert len(left.kept(version("int8"))) == 1
+
+
+def test_weights_of_before_there_were_jurisdictions_are_of_the_same_bucket() -> None:
+    left = Left()
+    found = left.record(WEIGHTS)
+    left.state = left.state.put(replace(found, inputs={k: v for k, v in found.inputs.items() if k != "jurisdiction"}))
+    assert len(left.kept(version("none"))) == 1
+
+
+class Moved(Left):
+    """Renamed to omega, and interrupted before the deployment: its weights are under the new name, and what answers is
+    under the old one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights("a", name="omega/default")
+        self.without(WEIGHTS)
+        self.edit(WORKER, artifact="a" * 64)
+
+    def kept(self, wanted: EdgeModel | None = None) -> list[str]:
+        return super().kept(wanted or replace_name(version("none")))
+
+
+def test_what_a_worker_of_an_older_name_serves_is_kept() -> None:
+    assert Moved().kept() == ["a"]
+    begun = Moved()
+    begun.edit(DEPLOYMENT, name="omega")
+    made = begun.record(Address("deployment", "omega"))
+    begun.state = begun.state.put(replace(made, status=Status.CREATING))
+    assert begun.kept() == ["a"]
+
+
+def test_what_none_serves_is_not() -> None:
+    other = Moved()
+    other.edit(WORKER, artifact="b" * 64)
+    assert other.kept() == []
+    other.edit(Address("model", "alpha"), name="beta", artifact="a" * 64)  # no Worker
+    assert other.kept() == []
+    own = Moved()
+    own.edit(WORKER, name="omega")
+    own.without(WORKER)  # only the new name's Worker has it, and nothing deploys that
+    assert own.kept() == []
+    pushed = Moved()
+    pushed.edit(WORKER, deposed="1")
+    pushed.edit(WORKER, artifact="b" * 64)
+    assert pushed.kept() == []
+    idle = Moved()
+    idle.without(DEPLOYMENT)
+    assert idle.kept() == []
