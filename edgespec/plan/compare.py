@@ -204,7 +204,7 @@ def _added(spec: EdgeModel, gone: Sequence[EdgeModel]) -> Iterator[Note]:
         if _alike(spec, other):
             why = f"{other.name} is destroyed and {spec.name} built; `lifecycle.renamed_from: {other.name}` moves it"
             said = f"says what the removed {other.name} said"
-            yield Note("name", "lifecycle.renamed_from", said, Risk.MEDIUM, why, other.name, None)
+            yield Note("name", "lifecycle.renamed_from", said, Risk.MEDIUM, why, other.name)
 
 
 def _alike(one: EdgeModel, other: EdgeModel) -> bool:

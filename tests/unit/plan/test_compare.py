@@ -13,10 +13,11 @@ from edgespec.plan.comparison import BuildDiff, Effect, EnvironmentDiff, FileDif
 from edgespec.plan.cost import Estimate
 from edgespec.resources import deployment, kv_namespace, r2_bucket, weights, worker
 from edgespec.resources.base import DesiredResource, DesiredState, ResourceType
+from edgespec.resources.compile import compile_specs
 from edgespec.spec.diff.model import Note, Risk
 from edgespec.spec.models import EdgeModel, Environment
 from edgespec.spec.releases import ModelReleases
-from tests.world import spec
+from tests.world import BUNDLE, ENVIRONMENT, PROJECT, World, facts, spec
 
 SMALLER = {"weights": {"tiers": ["memory"], "memory": "1MiB"}}
 NEW = BuildDiff((StageDiff("export", "source"), StageDiff("pack", "")))
@@ -126,6 +127,19 @@ def test_what_it_comes_to_by_what_is_touched(type_: ResourceType, name: str, eff
     found = only(*sides)
     assert (found.effect, found.notes) == (effect, ())
     assert [a for addresses in found.resources.values() for a in addresses] == [f"{type_.name}/{name}"]
+
+
+def test_what_holds_an_artifact_changes_with_it() -> None:
+    def deploying(source: str) -> Side:
+        made = spec("alpha", model={"source": source}, cache={"weights": {"kv": {"pin": ["tokenizer"]}}})
+        known = {"alpha": facts(World(), made)}
+        return side(made, desired=compile_specs(PROJECT, ENVIRONMENT, [made], known, BUNDLE))
+
+    found = only(deploying("./models/one"), deploying("./models/two"), alpha=NEW)
+    assert found.resources == {
+        "replace": ("kv_pins/alpha", "weights/alpha/default"),
+        "update": ("deployment/alpha", "model/alpha", "worker/alpha"),
+    }
 
 
 def test_nothing_that_is_deployed_changes() -> None:
