@@ -12,6 +12,11 @@ class Address(NamedTuple):
     type: str
     name: str
 
+    @property
+    def spec(self) -> str:
+        """Of a resource that is one spec's: that spec's name, which begins its own."""
+        return self.name.partition("/")[0]
+
     def __str__(self) -> str:
         return f"{self.type}/{self.name}"
 

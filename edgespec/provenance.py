@@ -102,7 +102,7 @@ def _deployed(session: Session, state: State, name: str) -> tuple[str, list[_Pla
     records = [
         r
         for k, r in sorted(state.records.items())
-        if k.address.type == weights.TYPE.name and not k.deposed and k.address.name.partition("/")[0] == name
+        if k.address.type == weights.TYPE.name and not k.deposed and k.address.spec == name
     ]
     return str(version.inputs["artifact"]), list(_unique(records))
 

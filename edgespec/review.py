@@ -147,7 +147,7 @@ def _buckets(state: State) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for key, record in state.records.items():
         if key.address.type == "weights" and not key.deposed:
-            found.setdefault(key.address.name.partition("/")[0], set()).add(str(record.inputs.get("bucket")))
+            found.setdefault(key.address.spec, set()).add(str(record.inputs.get("bucket")))
     return found
 
 

@@ -144,7 +144,7 @@ def _archived(state: State, name: str) -> dict[str, dict[str, Any]]:
     """What served before and is kept, newest first; of several shards the union."""
     found: dict[str, dict[str, Any]] = {}
     for key, record in sorted(state.records.items()):
-        if key.address.type == archive.TYPE.name and key.address.name.partition("/")[0] == name and not key.deposed:
+        if key.address.type == archive.TYPE.name and key.address.spec == name and not key.deposed:
             inputs: Any = record.inputs
             for artifact in inputs["artifacts"]:
                 found.setdefault(artifact, inputs["served"][artifact])
@@ -156,7 +156,7 @@ def _kept(state: State, name: str) -> frozenset[str]:
     shards: dict[str, set[str]] = {}
     for key, record in state.records.items():
         inputs: Any = record.inputs
-        if key.address.name.partition("/")[0] != name or key.address.type not in (archive.TYPE.name, weights.TYPE.name):
+        if key.address.spec != name or key.address.type not in (archive.TYPE.name, weights.TYPE.name):
             continue
         there = inputs["artifacts"] if key.address.type == archive.TYPE.name else [inputs["artifact"]]
         shards.setdefault(key.address.name, set()).update(there)

@@ -137,7 +137,7 @@ def provenance_of(
 def stored_weights(state: State, name: str, artifact: str) -> ResourceRecord | None:
     """A shard's weights that are this artifact."""
     for key, record in sorted(state.records.items()):
-        mine = key.address.type == weights.TYPE.name and key.address.name.partition("/")[0] == name
+        mine = key.address.type == weights.TYPE.name and key.address.spec == name
         if mine and not key.deposed and record.inputs.get("artifact") == artifact:
             return record
     return None

@@ -28,7 +28,7 @@ def with_archives(desired: DesiredState, state: State, keep: int) -> DesiredStat
         return desired
     needed: dict[str, frozenset[Address]] = {}
     for made in found:
-        name = made.address.name.partition("/")[0]
+        name = made.address.spec
         needed[name] = needed.get(name, frozenset()) | {made.address}
     resources = {**desired.resources, **{r.address: r for r in found}}
     for name, addresses in needed.items():
@@ -42,7 +42,7 @@ def _archive(resource: DesiredResource, desired: DesiredState, past: _Past, keep
     bucket: Ref = resource.inputs["bucket"]
     holder = desired.resources[bucket.address].inputs
     place = (holder["name"], holder["jurisdiction"])
-    wanted = past.artifact(desired.resources[Address(model.TYPE.name, resource.address.name.partition("/")[0])])
+    wanted = past.artifact(desired.resources[Address(model.TYPE.name, resource.address.spec)])
     prior = past.kept(archive.address(resource.address), place)
     # What comes back keeps its place: where it is known only after the build, the list must be the same.
     artifacts = list(prior)
@@ -114,11 +114,11 @@ class _Past(Struct):
         return any(
             key.address.type == worker.TYPE.name and record.inputs.get("artifact") == current.inputs["artifact"]
             for key, record in self.state.records.items()
-            if key.address.name != current.address.name.partition("/")[0] and not key.deposed
+            if key.address.name != current.address.spec and not key.deposed
         ) and any(k.address.type == deployment.TYPE.name for k in self.state.records)
 
     def _live(self, record: ResourceRecord) -> tuple[ResourceRecord | None, ResourceRecord | None]:
-        name = record.address.name.partition("/")[0]
+        name = record.address.spec
         return self.state.get(Address(deployment.TYPE.name, name)), self.state.get(Address(worker.TYPE.name, name))
 
     def content(self, record: ResourceRecord) -> Mapping[str, Any]:

@@ -77,7 +77,7 @@ def _models(
 
 def _with(found: ModelDiff, before: Side | None, after: Side | None, touched: Mapping[Address, str]) -> ModelDiff:
     """What it touches, and what it costs."""
-    own = {a: what for a, what in touched.items() if a.name.partition("/")[0] in (found.name, found.previous)}
+    own = {a: what for a, what in touched.items() if a.spec in (found.name, found.previous)}
     own = {a: what for a, what in own.items() if a.type not in ("r2_bucket", "kv_namespace")}
     spec = after.specs.get(found.name) if after else None
     costs = (
@@ -141,7 +141,7 @@ def _changed(pair: _Pair, build: BuildDiff, touched: Mapping[Address, str]) -> M
         notes += _waiting(pair)
         build = BuildDiff(files=build.files)
     notes = [*pair.release_notes(), *notes]
-    mine = {a.type for a in touched if a.name.partition("/")[0] == after.name}
+    mine = {a.type for a in touched if a.spec == after.name}
     if not notes and not build.stages and not mine:
         return None
     effect = _effect(notes, build, mine, touched.get(Address("model", after.name)))

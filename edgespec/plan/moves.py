@@ -28,7 +28,7 @@ def renamed(state: State, specs: Iterable[EdgeModel], request: Request = EVERYTH
         return Checked(Moved(state))
     names: dict[str, str] = {}
     moves: dict[Address, Address] = {}
-    part = {*request.names, *(a.name.partition("/")[0] for a in request.targets)}
+    part = {*request.names, *(a.spec for a in request.targets)}
     for spec in specs:
         old = spec.lifecycle.renamed_from
         if old is None or (part and spec.name not in part):

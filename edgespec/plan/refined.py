@@ -37,7 +37,7 @@ def says_the_same(saved: Document, current: Document) -> bool:
     if any(saved[k] != current.get(k) for k in saved if k not in _DERIVED):
         return False
     old, new = saved["changes"], current["changes"]
-    return len(old) == len(new) and all(_same_change(a, b) for a, b in zip(old, new, strict=True))
+    return len(old) == len(new) and all(map(_same_change, old, new))
 
 
 def _same_change(old: Document, new: Document) -> bool:
@@ -45,7 +45,7 @@ def _same_change(old: Document, new: Document) -> bool:
         return False
     if len(old["fields"]) != len(new["fields"]) or not _completes(old["after"], new["after"]):
         return False
-    return all(_same_field(a, b) for a, b in zip(old["fields"], new["fields"], strict=True))
+    return all(map(_same_field, old["fields"], new["fields"]))
 
 
 def _same_field(old: Document, new: Document) -> bool:
@@ -61,5 +61,5 @@ def _completes(old: Any, new: Any) -> bool:
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         return old.keys() == new.keys() and all(_completes(v, new[k]) for k, v in old.items())
     if isinstance(old, list) and isinstance(new, list):
-        return len(old) == len(new) and all(_completes(a, b) for a, b in zip(old, new, strict=True))
+        return len(old) == len(new) and all(map(_completes, old, new))
     return bool(old == new)

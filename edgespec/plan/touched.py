@@ -26,7 +26,7 @@ def touched_by(before: DesiredState, after: DesiredState, moved: Mapping[str, st
             found[address] = "create"
         elif (verdict := _verdict(prior.inputs, resource, found)) is not Verdict.SAME:
             found[address] = verdict.value
-        elif address.type not in _SHARED and address.name.partition("/")[0] in moved.values():
+        elif address.type not in _SHARED and address.spec in moved.values():
             found[address] = "move"
     found |= {a: "delete" for a in old if a not in after.resources}
     return dict(sorted(found.items()))

@@ -139,7 +139,7 @@ class _Held:
         place = place_of(type_, after)
         there: set[str] = set()
         if change.action is not Action.UPDATE:  # else some of its own are missing: which, only the call can tell
-            there |= self._staying.get(place, set()) | self._archived.get((change.address.name, place), set())
+            there = self._staying.get(place, set()) | self._archived.get((change.address.name, place), set())
             if change.action is Action.REPLACE and change.before is not None:
                 there |= set(objects(type_, change.before)) if place_of(type_, change.before) == place else set()
         missing = {s: n for s, n in objects(type_, after).items() if s not in there and (place, s) not in self._sent}

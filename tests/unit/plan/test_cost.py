@@ -72,6 +72,10 @@ def test_the_bill_takes_off_what_is_included_once() -> None:
     assert total([]).usd == 0.0
 
 
+def test_usage_adds_up_meter_by_meter() -> None:
+    assert Usage(1, 2, 3, 4, 5, 6, 7) + Usage(10, 20, 30, 40, 50, 60, 70) == Usage(11, 22, 33, 44, 55, 66, 77)
+
+
 def test_the_bill_says_what_is_not_in_it() -> None:
     weights = estimate(traffic(), None)
     both = estimate(traffic(cpu_ms=None), None)
@@ -101,8 +105,8 @@ def test_a_budget() -> None:
     (over,) = verdict("monthly_cost: 20", 20.01)
     assert over.startswith(f"{Severity.ERROR} ES216 a.yaml:1:24 The cost is over its budget: 1M requests a month cost ")
     assert over.endswith(
-        "20.01 USD, over the budget of 20.00 USD. Most of it, 0.30 USD, is requests. Raise the budget, or see "
-        "docs/costs.md for what lowers each."
+        " requests a month cost 20.01 USD, over the budget of 20.00 USD. Most of it, 0.30 USD, is requests. Raise "
+        "the budget, or see docs/costs.md for what lowers each."
     )
     (least,) = verdict("monthly_cost: 20, requests: 2.5M", 30.0, missing=("CPU (not measured)",))
     assert "2.5M requests a month cost at least 30.00 USD" in least and "0.30 USD, is requests" in least
