@@ -35,6 +35,7 @@ def set_value(text: str, line: int, path: Path, value: Any) -> str:
 
 def _set(text: str, node: yaml.Node, path: Path, value: Any) -> str:
     """Follows `path` as far as it goes."""
+    within = False
     for depth, part in enumerate(path):
         inner = child(node, part)
         if inner is None:
@@ -44,9 +45,10 @@ def _set(text: str, node: yaml.Node, path: Path, value: Any) -> str:
                     raise cannot(path, f"there is no item {name}")
                 rest = {name: rest}
             return _add(text, node, part, rest, path)
+        within = within or _is_flow(node)
         node = inner
     start, end = node.start_mark.index, end_of(node)
-    replaced = flow(value)
+    replaced = flow(value, within=within)
     if isinstance(node, yaml.CollectionNode) and not node.flow_style:
         before = text[:start].rstrip(" \n")
         if before.endswith(":"):  # the block began on the next line
@@ -75,7 +77,8 @@ def end_of(node: yaml.Node) -> int:
 def _add(text: str, node: yaml.Node, key: str | int, value: Any, path: Path) -> str:
     if not isinstance(node, yaml.MappingNode) or isinstance(key, int):
         raise cannot(path, f"{dotted(path)} is no field of a mapping")
-    entry = f"{flow(key)}: {flow(value)}"
+    within = _is_flow(node)
+    entry = f"{flow(key, within=within)}: {flow(value, within=within)}"
     if node.flow_style:
         close = node.end_mark.index - 1
         inside = text[node.start_mark.index + 1 : close].rstrip()
@@ -89,10 +92,16 @@ def _add(text: str, node: yaml.Node, key: str | int, value: Any, path: Path) -> 
     return f"{text[:at]}\n{' ' * column}{entry}{text[at:]}"
 
 
-def flow(value: Any) -> str:
-    """On one line, as people write it."""
-    written: str = yaml.safe_dump(value, default_flow_style=True, width=_WIDE, allow_unicode=True, sort_keys=False)
-    return written.removesuffix("\n").removesuffix("\n...")
+def _is_flow(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.CollectionNode) and bool(node.flow_style)
+
+
+def flow(value: Any, *, within: bool = False) -> str:
+    """On one line, as people write it; `within` brackets or braces, where more texts need quotes."""
+    data = [value] if within else value
+    dumped: str = yaml.safe_dump(data, default_flow_style=True, width=_WIDE, allow_unicode=True, sort_keys=False)
+    written = dumped.removesuffix("\n").removesuffix("\n...")
+    return written[1:-1] if within else written
 
 
 def _plain(text: str) -> list[Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from edgespec.diagnostics import EdgespecError
@@ -107,6 +107,9 @@ VALUES = st.recursive(
 )
 
 
+@example({"a": []}, "a", "é,", True)
+@example({"a": []}, "b", ":[", True)
+@example({"a": []}, "a", "é,", False)
 @given(st.dictionaries(KEYS, VALUES, min_size=1, max_size=4), KEYS, VALUES, st.booleans())
 def test_any_file_any_value(data: dict[str, Any], key: str, value: Any, flow: bool) -> None:
     text = (
