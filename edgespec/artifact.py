@@ -47,8 +47,9 @@ class Manifest:
     task: Mapping[str, Any]
     model: ModelInfo
     files: Mapping[str, FileEntry]
+    _encoded: list[bytes] = field(default_factory=list, init=False, compare=False, repr=False)
     _digest: list[str] = field(default_factory=list, init=False, compare=False, repr=False)
-    """Once it was asked for."""
+    """Each once it was asked for."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -73,7 +74,9 @@ class Manifest:
 
     def encode(self) -> bytes:
         """Canonical JSON: what the digest is taken of and what is stored."""
-        return canonical_json(self.to_json()).encode()
+        if not self._encoded:
+            self._encoded.append(canonical_json(self.to_json()).encode())
+        return self._encoded[0]
 
     @property
     def digest(self) -> str:
@@ -113,7 +116,7 @@ class Manifest:
         """`raw` is what `encode` made: its digest is the manifest's."""
         read = _DOCUMENT.decode(raw)
         found = cls(read.engine, read.task, read.model, read.files)
-        found._digest.append(sha256_hex(raw))
+        found._encoded.append(raw)
         return found
 
 

@@ -114,6 +114,7 @@ class Cache:
         self.root = root
         self._home = root / "v1"
         self._blobs = str(self._home / "blobs")
+        self._stages = str(self._home / "stages")
         self._stats: dict[str, list[Any]] | None = None
         self._fresh: dict[str, list[Any]] = {}
 
@@ -255,19 +256,20 @@ class Cache:
     def entry(self, stage: str, key: str) -> Entry | None:
         """The stage's result when it and every blob of it are whole, now the most recently used; what is broken is
         dropped."""
-        path = self._entry_path(stage, key)
+        path = self._entry_name(stage, key)
         try:
-            entry = decode_entry(path.read_bytes())
+            with open(path, "rb") as file:  # noqa: PTH123  # as text: see `_hashed`
+                entry = decode_entry(file.read())
         except OSError:
             return None
         except ValueError:
-            self._drop(path)
+            self._drop(Path(path))
             return None
         broken = [b for b in entry.outputs.values() if not self._is_whole(b)]
         if broken:
             for blob in broken:
                 self._drop(self._blob_path(blob.sha256))
-            self._drop(path)
+            self._drop(Path(path))
             return None
         touch(path)
         return entry
@@ -275,10 +277,10 @@ class Cache:
     def commit(self, stage: str, key: str, entry: Entry) -> None:
         """Remembers the result; its blobs have been `put` before."""
         with self._writing():
-            write_atomically(self._entry_path(stage, key), encode_entry(entry))
+            write_atomically(Path(self._entry_name(stage, key)), encode_entry(entry))
 
-    def _entry_path(self, stage: str, key: str) -> Path:
-        return self._home / "stages" / stage / f"{key}.json"
+    def _entry_name(self, stage: str, key: str) -> str:
+        return f"{self._stages}/{stage}/{key}.json"
 
     # --- together with other processes
 
@@ -318,7 +320,7 @@ class Cache:
             ) from None
 
 
-def touch(path: Path) -> None:
+def touch(path: Path | str) -> None:
     """Marks as used now; a folder that cannot be written remembers no uses."""
     with contextlib.suppress(OSError):
         os.utime(path)

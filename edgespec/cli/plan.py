@@ -19,7 +19,6 @@ from edgespec.cli.options import (
     session_of,
 )
 from edgespec.cli.output import print_diagnostics, print_json, print_lines, print_text, say
-from edgespec.cli.plan_file import write_plan
 from edgespec.diagnostics import EdgespecError, error
 from edgespec.render import budget as render_budget
 from edgespec.render import plan as render_plan
@@ -98,6 +97,8 @@ def command(
     if (refusal := planned.refusal) is not None:
         raise refusal
     if out is not None:
+        from edgespec.cli.plan_file import write_plan
+
         path = out / f"{session.workspace.environment}.plan.json" if out.is_dir() else out
         write_plan(path, planned.document)
         say(f"The plan is in {path}; apply just this with: edgespec apply {path}")

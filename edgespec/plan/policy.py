@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import Struct
 
@@ -20,11 +20,13 @@ from edgespec.plan.work import Work, total, work_of
 from edgespec.records import as_dict
 from edgespec.secret import Secret
 from edgespec.spec.document import Node
-from edgespec.spec.expressions import Expression, Scope, compile_expression
 from edgespec.spec.models import EdgeModel, Policy
 from edgespec.spec.validate import place
 from edgespec.state.model import Key
 from edgespec.values import is_known
+
+if TYPE_CHECKING:  # else imported where there are policies
+    from edgespec.spec.expressions import Expression, Scope
 
 _NAMED: Final = 8
 """Changes and models that a message names."""
@@ -79,6 +81,8 @@ def evaluate(policies: Sequence[Policy], facts: Facts, node: Node) -> tuple[Verd
     """Every policy that speaks, in the order of the project's document, which is `node`."""
     if not policies:
         return ()
+    from edgespec.spec.expressions import Expression, compile_expression
+
     found: list[Verdict] = []
     subjects = _Subjects(facts)
     for i, policy in enumerate(policies):
@@ -159,6 +163,8 @@ class _Subjects:
     def of(self, scope: Scope, *, whole: bool, served: bool) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """With `whole`, changes with all their inputs, which may be long; with `served`, only models that the plan
         leaves something to serve with."""
+        from edgespec.spec.expressions import Scope
+
         changes = [c for c in self._facts.plan.changes if c.action is not Action.NOOP]
         if scope is Scope.PLAN:
             yield "", self._plan

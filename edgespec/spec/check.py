@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 from edgespec import limits
 from edgespec.diagnostics import Diagnostic, error, warning
 from edgespec.spec.check_pipeline import check_pipeline, check_quantization
-from edgespec.spec.check_policies import check_policies
 from edgespec.spec.document import Node
 from edgespec.spec.models import CloudflareTarget, EdgeModel, LocalTarget, Project, TextClassification, metrics_of
 from edgespec.spec.tune import check_tune
@@ -46,7 +45,10 @@ def check_project(project: Project, node: Node) -> list[Diagnostic]:
                 where = place(node, ("environments", name, "target", field))
                 found.append(error("ES140", "Unsafe address", detail, source=where))
     found += _ports(project, node)
-    found += check_policies(project, node)
+    if project.policies:
+        from edgespec.spec.check_policies import check_policies
+
+        found += check_policies(project, node)
     return found
 
 
