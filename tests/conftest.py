@@ -19,6 +19,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 _LONGEST: Final = (
     "e2e/test_crash.py",
     "e2e/test_gitops.py",
+    "e2e/test_workflow.py",
+    "e2e/test_wheel.py",
     "e2e/test_examples.py",
     "e2e/test_pr_flow.py",
     "e2e/test_init.py",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
@@ -22,6 +24,8 @@ from edgespec.stores.base import Holder
 from tests.e2e.conftest import TinyProject
 from tests.e2e.test_crash import WORKER, inventory
 
+PATIENCE_S = 120
+"""For what a process says or does next, on a machine that does other things."""
 LIGHT = """
 import hashlib, signal, sys
 from pathlib import Path
@@ -65,7 +69,7 @@ class Shell:
         try:
             said = b""
             while b"[y/N]" not in said:
-                said += os.read(ours, 4096)
+                said += read(ours)
             yield process, ours
         finally:
             if process.poll() is None:
@@ -90,16 +94,22 @@ def interrupt(process: subprocess.Popen[bytes]) -> int:
     raise AssertionError("ctrl-C was not heard")
 
 
+def read(source: int) -> bytes:
+    """What a terminal or a pipe has next; raises where nothing comes, or where it has ended."""
+    ready, _, _ = select.select([source], [], [], PATIENCE_S)
+    assert ready, "nothing is said any more"
+    data = os.read(source, 4096)
+    assert data, "it has ended"
+    return data
+
+
 def drain(terminal: int) -> bytes:
+    """What is said until the other end is closed, which is an OSError of a terminal."""
     said = b""
-    while True:
-        try:
-            data = os.read(terminal, 4096)
-        except OSError:  # the other end is closed
-            return said
-        if not data:
-            return said
-        said += data
+    with contextlib.suppress(OSError):
+        while True:
+            said += read(terminal)
+    return said
 
 
 @pytest.fixture(params=["local", "r2"])
@@ -162,10 +172,10 @@ def test_ctrl_c_in_the_middle_lets_the_lock_go_and_keeps_what_was_done(shell: Sh
         assert process.stdout is not None
         said = b""
         while b"model/tiny: created" not in said:
-            said += os.read(process.stdout.fileno(), 4096)
+            said += read(process.stdout.fileno())
         os.kill(process.pid, signal.SIGINT)
-        said += process.stdout.read()
-        assert process.wait() in (1, 130), said
+        rest, _ = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode in (1, 130), said + rest
     assert shell.holder() is None
     assert "model" in {k.address.type for k in shell.project.state().records}
     assert shell.run("apply", "--auto-approve").returncode == 0
@@ -189,7 +199,7 @@ def test_a_killed_holder(shell: Shell) -> None:
     with shell.asking("state", "unlock") as (process, terminal):
         os.write(terminal, b"n\n")
         drain(terminal)
-        assert process.wait() != 0
+        assert process.wait(PATIENCE_S) != 0
     assert shell.holder() is not None
     done = shell.run("state", "unlock", holder.owner.lease, "--yes")
     assert done.returncode == 0 and f"(process {first.pid}, apply since" in done.stdout
