@@ -97,8 +97,7 @@ class Manifest:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Manifest:
         """`data` is a manifest that has passed its JSON Schema; raises ValueError on another format."""
-        if data.get("format") != FORMAT:
-            raise ValueError(f"artifact format {data.get('format')!r} is not {FORMAT!r}; a newer edgespec wrote it")
+        _check_format(data.get("format"))
         model = data["model"]
         files = {
             name: FileEntry(f["sha256"], f["size"], tuple(Chunk(c["sha256"], c["size"]) for c in f["chunks"]))
@@ -115,14 +114,21 @@ class Manifest:
     def decode(cls, raw: bytes) -> Manifest:
         """`raw` is what `encode` made: its digest is the manifest's."""
         read = _DOCUMENT.decode(raw)
+        _check_format(read.format)
         found = cls(read.engine, read.task, read.model, read.files)
         found._encoded.append(raw)
         return found
 
 
-class _Document(Struct, frozen=True):
-    """A manifest's JSON, but for what it is told by."""
+def _check_format(found: object) -> None:
+    if found != FORMAT:
+        raise ValueError(f"artifact format {found!r} is not {FORMAT!r}; a newer edgespec wrote it")
 
+
+class _Document(Struct, frozen=True):
+    """A manifest's JSON."""
+
+    format: str
     engine: str
     task: dict[str, Any]
     model: ModelInfo
