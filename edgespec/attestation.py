@@ -95,6 +95,17 @@ def _decoded(text: str) -> bytes:
     return base64.b64decode(text.replace("-", "+").replace("_", "/"), validate=True)
 
 
+def about(raw: bytes | None, artifact: str) -> Envelope | None:
+    """The envelope of a statement about the artifact; None for anything else. Whose it is is not asked."""
+    if raw is None:
+        return None
+    try:
+        envelope = Envelope.decode(raw)
+        return envelope if envelope.statement.names(artifact) else None
+    except ValueError:
+        return None
+
+
 # --- statements ------------------------------------------------------------------------------------------------------
 
 

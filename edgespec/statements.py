@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
-from edgespec.attestation import Envelope
+from edgespec.attestation import about
 from edgespec.build import attest
 from edgespec.build.attest import Revision
 from edgespec.build.pipeline import Pipeline
@@ -98,8 +98,8 @@ class Statements:
         session = self._session
         for key in keys:
             raw = attest.kept(session.cache, session.remote, artifact, key.keyid if key is not None else "")
-            envelope = envelope_of(raw)
-            if envelope is not None and is_about(envelope, artifact) and (key is None or key.vouches(envelope)):
+            envelope = about(raw, artifact)
+            if envelope is not None and (key is None or key.vouches(envelope)):
                 return raw
         return None
 
@@ -121,8 +121,8 @@ class Statements:
 
     def standing(self, artifact: str, raw: bytes | None) -> Provenance:
         """What an envelope says of the artifact, and whether somebody trusted says so."""
-        envelope = envelope_of(raw)
-        if envelope is None or not is_about(envelope, artifact):
+        envelope = about(raw, artifact)
+        if envelope is None:
             return Provenance()
         said = envelope.statement
         trusted = vouching(self.trusted, envelope) is not None
@@ -134,23 +134,6 @@ class Statements:
         trusted = signer is not None and signer.keyid in {k.keyid for k in self.trusted}
         commit = "" if revision.dirty else revision.commit
         return Provenance(True, signer is not None, trusted, attest.builder_id(self._session.environ), commit)
-
-
-def is_about(envelope: Envelope, artifact: str) -> bool:
-    try:
-        return envelope.statement.names(artifact)
-    except ValueError:
-        return False
-
-
-def envelope_of(raw: bytes | None) -> Envelope | None:
-    """None for what is none."""
-    if raw is None:
-        return None
-    try:
-        return Envelope.decode(raw)
-    except ValueError:
-        return None
 
 
 def revision_of(root: Path) -> Revision:

@@ -6,7 +6,7 @@ import json
 from typing import Any, Final
 
 from edgespec.address import Address
-from edgespec.attestation import BUILD_TYPE, Envelope
+from edgespec.attestation import BUILD_TYPE, about
 from edgespec.plan.imports import Deployed
 from edgespec.providers.cloudflare.account import Account, api_errors
 from edgespec.providers.cloudflare.live import Live
@@ -71,13 +71,10 @@ def _built(
         return None
     with api_errors(address, "Reading its artifact's provenance"):
         raw = fetched(account, binding["bucket_name"], binding.get("jurisdiction") or "default", artifact)
-    try:
-        statement = Envelope.decode(raw).statement if raw is not None else None
-    except ValueError:
+    envelope = about(raw, artifact)
+    if envelope is None:
         return None
-    if statement is None or not statement.names(artifact):
-        return None
-    build = statement.predicate.buildDefinition
+    build = envelope.statement.predicate.buildDefinition
     return built_from(build.externalParameters) if build.buildType == BUILD_TYPE else None
 
 
