@@ -96,26 +96,15 @@ class Manifest:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Manifest:
-        """`data` is a manifest that has passed its JSON Schema; raises ValueError on another format."""
+        """Raises ValueError for another format, and for what is no manifest."""
         _check_format(data.get("format"))
-        model = data["model"]
-        files = {
-            name: FileEntry(f["sha256"], f["size"], tuple(Chunk(c["sha256"], c["size"]) for c in f["chunks"]))
-            for name, f in data["files"].items()
-        }
-        return cls(
-            data["engine"],
-            data["task"],
-            ModelInfo(tuple(model["inputs"]), model["output"], model["dimensions"], model["quantization"]),
-            files,
-        )
+        read = msgspec.convert(data, _Document)
+        return cls(read.engine, read.task, read.model, read.files)
 
     @classmethod
     def decode(cls, raw: bytes) -> Manifest:
         """`raw` is what `encode` made: its digest is the manifest's."""
-        read = _DOCUMENT.decode(raw)
-        _check_format(read.format)
-        found = cls(read.engine, read.task, read.model, read.files)
+        found = cls.from_json(msgspec.json.decode(raw, type=dict[str, Any]))
         found._encoded.append(raw)
         return found
 
@@ -133,9 +122,6 @@ class _Document(Struct, frozen=True):
     task: dict[str, Any]
     model: ModelInfo
     files: dict[str, FileEntry]
-
-
-_DOCUMENT: Final = msgspec.json.Decoder(_Document)
 
 
 def split(data: bytes | memoryview, chunk_bytes: int) -> list[memoryview]:

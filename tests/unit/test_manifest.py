@@ -32,6 +32,8 @@ def test_a_newer_format_is_refused_and_never_half_read() -> None:
         Manifest.decode(json.dumps(newer).encode())
     with pytest.raises(ValueError, match="a newer edgespec wrote it"):
         Manifest.from_json(newer)
+    with pytest.raises(ValueError, match="a newer edgespec wrote it"):
+        Manifest.decode(b'{"format": "edgespec.artifact/v2", "files": ["of another shape"]}')
 
 
 @pytest.mark.parametrize(
@@ -40,3 +42,8 @@ def test_a_newer_format_is_refused_and_never_half_read() -> None:
 def test_what_is_damaged_is_a_value_error(raw: bytes) -> None:
     with pytest.raises(ValueError):  # msgspec's own words
         Manifest.decode(raw)
+
+
+def test_what_is_no_manifest_is_a_value_error() -> None:
+    with pytest.raises(ValueError, match="files"):
+        Manifest.from_json({k: v for k, v in MANIFEST.to_json().items() if k != "files"})
