@@ -33,8 +33,7 @@ _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SCALAR: Final = yaml.ScalarEvent
 _NO_ITEMS: Final[Any] = ()
 _NO_ENTRIES: Final[Any] = MappingProxyType({})
-"""What every scalar has: most nodes are scalars, and four containers of their own for each were most of a large
-project's memory."""
+"""What every scalar has: most nodes are scalars, and none needs containers of its own."""
 
 
 class Source(Struct, frozen=True):
