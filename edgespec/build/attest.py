@@ -13,7 +13,8 @@ from edgespec.artifact import Manifest
 from edgespec.attestation import LIMIT, LOCAL_BUILDER, Envelope, statement_of
 from edgespec.build.cache import Cache, Entry, InputFile
 from edgespec.build.compared import local_path
-from edgespec.build.pipeline import Build, whole_key
+from edgespec.build.keys import whole_key
+from edgespec.build.pipeline import Build
 from edgespec.build.remote import RemoteCache
 from edgespec.signing import Signer
 from edgespec.spec.models import EdgeModel
@@ -68,7 +69,7 @@ def made(
         external=_external(spec),
         internal={
             "engine": manifest.engine,
-            "build": whole_key(build),
+            "build": whole_key(build.steps, build.inputs),
             "stages": [{"name": s.name, "version": s.stage.version, "key": build.keys[s.name]} for s in build.steps],
         },
         dependencies=[*_git(revision), *_files(build)],

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from edgespec.build.cache import InputFile, Stamp
 from edgespec.build.hub import parse_hub
-from edgespec.build.pipeline import inputs_of, keys_of
+from edgespec.build.keys import inputs_of, keys_of
 from edgespec.build.reasons import why
 from edgespec.build.sources import ModelFiles, parse_package
 from edgespec.build.stages.stage import Step

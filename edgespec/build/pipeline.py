@@ -6,11 +6,8 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterator, Mapping
-from functools import cache
 from pathlib import Path
-from typing import Final
 
 from msgspec import Struct
 
@@ -19,20 +16,20 @@ from edgespec.build import sources
 from edgespec.build.cache import Cache, Entry, InputFile
 from edgespec.build.engines import ONNXRUNTIME, choose
 from edgespec.build.events import BuildEvent, Progress
+from edgespec.build.keys import inputs_of, keys_of, tools_of, whole_key
 from edgespec.build.problems import fail
 from edgespec.build.reasons import why
 from edgespec.build.remote import RemoteCache
 from edgespec.build.stages.stage import Job, Step
-from edgespec.build.steps import Named, models_named, numbered, pipeline_inputs, steps_of
+from edgespec.build.steps import Named, models_named, numbered, steps_of
 from edgespec.diagnostics import EdgespecError
 from edgespec.records import replace
 from edgespec.resources.facts import BuildFacts, StageFacts
 from edgespec.spec.models import EdgeModel, TextClassification
 from edgespec.spec.validate import dotted
-from edgespec.values import UNKNOWN, Value, digest, is_known
+from edgespec.values import UNKNOWN, Value, is_known
 
 __all__ = ["BuildEvent", "Pipeline"]
-_VERSION: Final = re.compile(r"^Version: (\S+)$", re.MULTILINE)
 
 
 class Build(Struct):
@@ -83,7 +80,7 @@ class Pipeline:
         files = self._find(spec.model.source)
         steps = self._steps(spec, spec.worker.engine)
         known = all(s.inputs is None or is_known(dict(s.inputs)) for s in steps)
-        if files is None or not known or UNKNOWN in self._tools(steps).values():
+        if files is None or not known or UNKNOWN in tools_of(steps).values():
             return self._unknown(spec, files, steps)
         build = self._prepare(spec, files, steps)
         todo = self._plan(build)
@@ -92,7 +89,7 @@ class Pipeline:
         self._check(build)
         stages = tuple(_stage_facts(build, s, shared, previous) for s in build.steps)
         manifest = self._manifest(build.job.entries.get("pack"))
-        return BuildFacts(build.inputs, whole_key(build), stages, manifest, build.reason)
+        return BuildFacts(build.inputs, whole_key(build.steps, build.inputs), stages, manifest, build.reason)
 
     def build(self, spec: EdgeModel) -> Manifest:
         """Runs what is not in a cache. Killed at any moment, it leaves whole results or none."""
@@ -113,7 +110,7 @@ class Pipeline:
         files = sources.fetch(spec.model.source, self.root, self._cache, self._progress)
         for named in models_named(spec):
             sources.fetch(named.value, self.root, self._cache, self._progress)
-        missing = [n for n, v in self._tools(self._steps(spec, spec.worker.engine)).items() if not is_known(v)]
+        missing = [n for n, v in tools_of(self._steps(spec, spec.worker.engine)).items() if not is_known(v)]
         if missing:
             raise fail("ES531", f"{', '.join(missing)} not installed. Run `pip install 'edgespec[build]'`.")
         build = self._prepare(spec, files)
@@ -131,7 +128,7 @@ class Pipeline:
             build = self._prepare(spec, sources.fetch(spec.model.source, self.root, self._cache, self._progress))
             step = next(s for s in build.steps if s.name == name)
             if build.keys[name] != key:
-                tools = ", ".join(f"{t} {v}" for t, v in self._tools((step,)).items()) or "none"
+                tools = ", ".join(f"{t} {v}" for t, v in tools_of((step,)).items()) or "none"
                 raise fail(
                     "ES587",
                     f"{spec.name}: {name} would not be the same here: the project's files or the tools differ from "
@@ -171,7 +168,7 @@ class Pipeline:
         files = sources.find(spec.model.source, self.root, self._cache)
         steps = self._steps(spec, spec.worker.engine)
         known = all(is_known(dict(s.inputs or {})) for s in steps)
-        if files is None or not known or UNKNOWN in self._tools(steps).values():
+        if files is None or not known or UNKNOWN in tools_of(steps).values():
             return None
         build = self._prepare(spec, files)
         self._take(build, build.steps[-1])
@@ -223,11 +220,7 @@ class Pipeline:
     def _inputs(
         self, spec: EdgeModel, files: sources.ModelFiles | None, steps: tuple[Step, ...], engine: Value
     ) -> Mapping[str, Value]:
-        return inputs_of(spec, steps, files.digest if files else UNKNOWN, engine, self._tools(steps))
-
-    @staticmethod
-    def _tools(steps: tuple[Step, ...]) -> dict[str, Value]:
-        return {name: _version(name) for name in sorted({t for s in steps for t in s.tools})}
+        return inputs_of(spec, steps, files.digest if files else UNKNOWN, engine, tools_of(steps))
 
     def _plan(self, build: Build, *, receive: bool = False) -> frozenset[str]:
         """The names of the steps that must run; looks up, and with `receive` brings in from other machines, the results
@@ -359,58 +352,3 @@ def _check_pairing(spec: EdgeModel) -> None:
         )
     if heads > 1:
         raise fail("ES513", f"{spec.name}: the pipeline has {heads} heads; a model has one classifier.")
-
-
-def inputs_of(
-    spec: EdgeModel, steps: tuple[Step, ...], source_digest: Value, engine: Value, tools: dict[str, Value]
-) -> Mapping[str, Value]:
-    """Everything that the artifact depends on, as a person reads it in a plan."""
-    return {
-        "source": spec.model.source,
-        "source_digest": source_digest,
-        "pipeline": pipeline_inputs(steps),
-        "task": spec.task.model_dump(mode="json"),
-        "quantization": _quantization(spec),
-        "engine": engine,
-        "chunk": spec.cache.weights.kv.chunk,
-        "tools": tools,
-    }
-
-
-def _quantization(spec: EdgeModel) -> str:
-    """`int8`, or `int4/32` with its group, or `gptq/4/128`."""
-    quantization = spec.quantization
-    parts: list[str] = [quantization.method]
-    if quantization.by_tool:
-        parts.append(str(quantization.width))
-    if quantization.grouped:
-        parts.append(str(quantization.group_size))
-    return "/".join(parts)
-
-
-def keys_of(steps: tuple[Step, ...], inputs: Mapping[str, Value]) -> dict[str, str]:
-    """What each step's result is kept under."""
-    keys: dict[str, str] = {}
-    for step in steps:
-        keys[step.name] = step.key(inputs, keys)
-    return keys
-
-
-def whole_key(build: Build) -> str:
-    versions: dict[str, Value] = {s.name: s.stage.version for s in build.steps}
-    return digest({"inputs": dict(build.inputs), "stages": versions})
-
-
-@cache
-def _version(package: str) -> Value:
-    """UNKNOWN for a package that only a build needs and that is not here; raises ES531 for one of the core."""
-    from importlib.metadata import PackageNotFoundError, distribution
-
-    try:
-        found = distribution(package)
-        written = _VERSION.search(found.read_text("METADATA") or "")  # `version` parses it all, as a mail
-        return written[1] if written else found.version
-    except PackageNotFoundError:
-        if package not in ("numpy", "onnx", "onnxruntime", "tokenizers"):
-            return UNKNOWN
-        raise fail("ES531", f"{package} is not installed. Run `pip install {package}`.") from None
