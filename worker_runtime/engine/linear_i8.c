@@ -146,6 +146,7 @@ ALWAYS void steps_7bit(Sums c, const u8 *const w[2], const u8 *a, u32 steps, u32
 #pragma unroll
   for (u32 at = 0; at < steps; at += depth) {
     Sums h;
+#pragma unroll
     for (u32 i = 0; i < depth; i++) step_7bit(h, w, a, at + i, !i);
     for (u32 j = 0; j < 8; j++) {
       c[j / 4][j % 4] = wasm_i32x4_add(c[j / 4][j % 4], wasm_i32x4_dot_i16x8(h[j / 4][j % 4], ones));
