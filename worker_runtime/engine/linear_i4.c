@@ -62,16 +62,27 @@ static void unpack_panel(const u8 *w, u32 wide) {
 #else
 #define WORD 2
 
-ALWAYS void columns_words(Sums c, const u8 *w, const u8 *a) {
+// 8 columns, 2 to a product.
+ALWAYS void columns_8(Sums c, const u8 *w, const u8 *a) {
 #pragma unroll
-  for (u32 i = 0; i < 16; i++) {
-    v128_t w0 = wasm_v128_load(w + 32 * i), w1 = wasm_v128_load(w + 32 * i + 16);
+  for (u32 i = 0; i < 4; i++) {
+    v128_t all = wasm_v128_load(a + 16 * i), w0 = wasm_v128_load(w + 32 * i), w1 = wasm_v128_load(w + 32 * i + 16);
+    HOLD(all);
+#pragma unroll
     for (u32 r = 0; r < 4; r++) {
-      v128_t x = wasm_v128_load32_splat(a + 16 * i + 4 * r);
+      v128_t x = SPREAD(all, r);
       c[r][0] = wasm_i32x4_add(wasm_i32x4_dot_i16x8(w0, x), c[r][0]);
       c[r][1] = wasm_i32x4_add(wasm_i32x4_dot_i16x8(w1, x), c[r][1]);
+      __asm__ volatile("" : "+r"(c[r][0]), "+r"(c[r][1]));
     }
-    SETTLE(c);
+  }
+}
+
+ALWAYS void columns_words(Sums c, const u8 *w, const u8 *a) {
+#pragma unroll
+  for (u32 i = 0; i < 4; i++, w += 128, a += 64) {
+    KEEP(w, a);
+    columns_8(c, w, a);
   }
 }
 

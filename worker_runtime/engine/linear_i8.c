@@ -42,7 +42,9 @@ ALWAYS void store_rows(const Target *t, const Integers *w, u32 row, u32 n, const
 ALWAYS void steps_words(Sums c, const u8 *const w[2], const u8 *a, u32 columns) {
 #pragma unroll
   for (u32 i = 0; i < columns / 2; i++) {
-    v128_t x0 = wasm_v128_load32_splat(a + 16 * i), x1 = wasm_v128_load32_splat(a + 16 * i + 4);
+    v128_t both = wasm_v128_load(a + 16 * i);
+    HOLD(both);
+    v128_t x0 = SPREAD(both, 0), x1 = SPREAD(both, 1);
     for (u32 j = 0; j < 4; j++) {
       v128_t weights = wasm_v128_load(w[j / 2] + 32 * i + 16 * (j % 2));
       c[0][j] = wasm_i32x4_add(wasm_i32x4_dot_i16x8(weights, x0), c[0][j]);

@@ -24,11 +24,6 @@
    : (r) == 2 ? wasm_i32x4_shuffle(x, x, 2, 2, 2, 2)                                                                  \
               : wasm_i32x4_shuffle(x, x, 3, 3, 3, 3))
 
-// Ends a step: without it the compiler strings each accumulator's products into one chain, and spills the rest.
-#define SETTLE(c)                                                                                                    \
-  __asm__("" : "+r"(c[0][0]), "+r"(c[0][1]), "+r"(c[1][0]), "+r"(c[1][1]), "+r"(c[2][0]), "+r"(c[2][1]), "+r"(c[3][0]), \
-          "+r"(c[3][1]))
-
 static inline void transpose4(const v128_t in[4], v128_t out[4]) {
   v128_t ab0 = wasm_i32x4_shuffle(in[0], in[1], 0, 4, 1, 5), ab1 = wasm_i32x4_shuffle(in[0], in[1], 2, 6, 3, 7);
   v128_t cd0 = wasm_i32x4_shuffle(in[2], in[3], 0, 4, 1, 5), cd1 = wasm_i32x4_shuffle(in[2], in[3], 2, 6, 3, 7);
