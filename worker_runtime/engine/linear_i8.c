@@ -7,8 +7,8 @@
 
 // Sums of 2 rows and 2 panels.
 typedef v128_t Sums[2][4];
-// 8 or 16 columns of both panels.
-typedef void Steps(Sums c, const u8 *const w[2], const u8 *a, u32 columns);
+// 8 columns of both panels.
+typedef void Steps(Sums c, const u8 *const w[2], const u8 *a);
 
 // A panel's bytes as words: [column / 2][8][2].
 static void widen_panel(u8 *out, const u8 *w, u32 wide) {
@@ -39,9 +39,9 @@ ALWAYS void store_rows(const Target *t, const Integers *w, u32 row, u32 n, const
 }
 
 // Words: 2 columns to a product, exact everywhere.
-ALWAYS void steps_words(Sums c, const u8 *const w[2], const u8 *a, u32 columns) {
+ALWAYS void steps_words(Sums c, const u8 *const w[2], const u8 *a) {
 #pragma unroll
-  for (u32 i = 0; i < columns / 2; i++) {
+  for (u32 i = 0; i < 4; i++) {
     v128_t both = wasm_v128_load(a + 16 * i);
     HOLD(both);
     v128_t x0 = SPREAD(both, 0), x1 = SPREAD(both, 1);
@@ -54,23 +54,20 @@ ALWAYS void steps_words(Sums c, const u8 *const w[2], const u8 *a, u32 columns) 
   }
 }
 
-// The panels at w[0] and w[1] over all rows; `quads` is 2 where only the first one counts, `span` what
-// a turn of the loop takes.
-ALWAYS void sweep(const Target *t, const Integers *matrix, const u8 *const panels[2], u32 n, u32 quads, u32 word,
-                  u32 span, Steps *steps) {
+// The panels at w[0] and w[1] over the rows from `row` on; `quads` is 2 where only the first one counts.
+ALWAYS void sweep(const Target *t, const Integers *matrix, const u8 *const panels[2], u32 row, u32 n, u32 quads, u32 word,
+                  Steps *steps) {
   u32 wide = matrix->wide;
   const v128_t zero = wasm_i32x4_splat(0);
-  for (u32 row = 0; row < t->rows; row += 2) {
+  for (; row < t->rows; row += 2) {
     Sums c = {{zero, zero, zero, zero}, {zero, zero, zero, zero}};
     const u8 *w[2] = {panels[0], panels[1]};
     const u8 *a = engine.quantized + ((size_t)(row / 4) * 4 * wide) * word + 8 * (row / 2 % 2);
-    u32 k = 0;
-    for (; k + span <= wide; k += span, w[0] += 8 * span * word, w[1] += 8 * span * word, a += 4 * span * word) {
+    for (u32 k = 0; k < wide; k += 8, w[0] += 64 * word, w[1] += 64 * word, a += 32 * word) {
       KEEP(w[0], a);
       KEEP(w[1], w[1]);
-      steps(c, w, a, span);
+      steps(c, w, a);
     }
-    if (span > 8 && k < wide) steps(c, w, a, 8);
     store_rows(t, matrix, row, n, c[0], c[1], quads);
     if (t->act || t->residual) finish_block(t, row, 2, n, 4 * quads);
   }
@@ -81,9 +78,9 @@ ALWAYS void sweep(const Target *t, const Integers *matrix, const u8 *const panel
 #define DOT16(a, b) wasm_i16x8_relaxed_dot_i8x16_i7x16(a, b)
 
 // The dot product is exact for any bytes on this machine: u8 * s8 (VNNI) or s8 * s8 (ARM).
-ALWAYS void steps_dot(Sums c, const u8 *const w[2], const u8 *a, u32 columns) {
+ALWAYS void steps_dot(Sums c, const u8 *const w[2], const u8 *a) {
 #pragma unroll
-  for (u32 i = 0; i < columns / 4; i++) {
+  for (u32 i = 0; i < 2; i++) {
     v128_t both = wasm_v128_load(a + 16 * i);
     HOLD(both);
     v128_t x0 = SPREAD(both, 0), x1 = SPREAD(both, 1);
@@ -131,36 +128,78 @@ static void sweep_triple(const Target *t, const Integers *matrix, const u8 *pane
 }
 
 // Activations of 7 bits: products of pairs fit 16 bits on every machine, and so do the sums of `depth` steps where the
-// packer proved it. The sums in 32 bits leave the registers meanwhile.
-ALWAYS void step_7bit(Sums h, const u8 *const w[2], const u8 *a, u32 at, u32 first) {
-  v128_t both = wasm_v128_load(a + 16 * at);
-  HOLD(both);
-  v128_t x0 = SPREAD(both, 0), x1 = SPREAD(both, 1);
-  for (u32 j = 0; j < 4; j++) {
-    v128_t weights = wasm_v128_load(w[j / 2] + 32 * at + 16 * (j % 2)), p0 = DOT16(weights, x0), p1 = DOT16(weights, x1);
-    h[0][j] = first ? p0 : wasm_i16x8_add(h[0][j], p0), h[1][j] = first ? p1 : wasm_i16x8_add(h[1][j], p1);
-    __asm__ volatile("" : "+r"(h[0][j]), "+r"(h[1][j]));
+// packer proved it.
+ALWAYS void steps_7bit(Sums c, const u8 *const w[2], const u8 *a, u32 depth) {
+  const v128_t ones = wasm_i16x8_splat(1);
+  Sums h;
+#pragma unroll
+  for (u32 i = 0; i < 2; i++) {
+    v128_t both = wasm_v128_load(a + 16 * i);
+    HOLD(both);
+    v128_t x0 = SPREAD(both, 0), x1 = SPREAD(both, 1);
+    for (u32 j = 0; j < 4; j++) {
+      v128_t weights = wasm_v128_load(w[j / 2] + 32 * i + 16 * (j % 2)), p0 = DOT16(weights, x0), p1 = DOT16(weights, x1);
+      h[0][j] = i % depth ? wasm_i16x8_add(h[0][j], p0) : p0, h[1][j] = i % depth ? wasm_i16x8_add(h[1][j], p1) : p1;
+      __asm__ volatile("" : "+r"(h[0][j]), "+r"(h[1][j]));
+    }
+    if (i % depth == depth - 1)
+      for (u32 j = 0; j < 8; j++) {
+        c[j / 4][j % 4] = wasm_i32x4_add(c[j / 4][j % 4], wasm_i32x4_dot_i16x8(h[j / 4][j % 4], ones));
+        __asm__ volatile("" : "+r"(c[j / 4][j % 4]));
+      }
   }
 }
 
-ALWAYS void steps_7bit(Sums c, const u8 *const w[2], const u8 *a, u32 steps, u32 depth) {
+ALWAYS void steps_depth1(Sums c, const u8 *const w[2], const u8 *a) { steps_7bit(c, w, a, 1); }
+ALWAYS void steps_depth2(Sums c, const u8 *const w[2], const u8 *a) { steps_7bit(c, w, a, 2); }
+
+static void sweep_depth2(const Target *t, const Integers *w, const u8 *const pair[2], u32 row, u32 n, u32 quads) {
+  sweep(t, w, pair, row, n, quads, 1, steps_depth2);
+}
+
+// 4 steps in 16 bits, for 4 rows and one panel: a load less for 4 products than 2 rows and two panels take. The sums in 32
+// bits leave the registers meanwhile.
+ALWAYS void four_7bit(v128_t c[4][2], const u8 *w, const u8 *a, u32 steps) {
   const v128_t ones = wasm_i16x8_splat(1);
+  v128_t h[4][2];
 #pragma unroll
-  for (u32 at = 0; at < steps; at += depth) {
-    Sums h;
-#pragma unroll
-    for (u32 i = 0; i < depth; i++) step_7bit(h, w, a, at + i, !i);
-    for (u32 j = 0; j < 8; j++) {
-      c[j / 4][j % 4] = wasm_i32x4_add(c[j / 4][j % 4], wasm_i32x4_dot_i16x8(h[j / 4][j % 4], ones));
-      __asm__ volatile("" : "+r"(c[j / 4][j % 4]));
+  for (u32 i = 0; i < steps; i++) {
+    v128_t all = wasm_v128_load(a + 16 * i), w0 = wasm_v128_load(w + 32 * i), w1 = wasm_v128_load(w + 32 * i + 16);
+    HOLD(all);
+    for (u32 r = 0; r < 4; r++) {
+      v128_t x = SPREAD(all, r), p0 = DOT16(w0, x), p1 = DOT16(w1, x);
+      h[r][0] = i ? wasm_i16x8_add(h[r][0], p0) : p0, h[r][1] = i ? wasm_i16x8_add(h[r][1], p1) : p1;
+      __asm__ volatile("" : "+r"(h[r][0]), "+r"(h[r][1]));
     }
   }
+  for (u32 j = 0; j < 8; j++) {
+    c[j / 2][j % 2] = wasm_i32x4_add(c[j / 2][j % 2], wasm_i32x4_dot_i16x8(h[j / 2][j % 2], ones));
+    __asm__ volatile("" : "+r"(c[j / 2][j % 2]));
+  }
 }
 
-ALWAYS void steps_depth1(Sums c, const u8 *const w[2], const u8 *a, u32 columns) { steps_7bit(c, w, a, columns / 4, 1); }
-ALWAYS void steps_depth2(Sums c, const u8 *const w[2], const u8 *a, u32 columns) { steps_7bit(c, w, a, columns / 4, 2); }
-ALWAYS void steps_depth4(Sums c, const u8 *const w[2], const u8 *a, u32 columns) {
-  steps_7bit(c, w, a, columns / 4, min_u32(4, columns / 4));
+static void sweep_fours(const Target *t, const Integers *matrix, const u8 *panel, u32 rows, u32 n) {
+  u32 wide = matrix->wide;
+  const v128_t zero = wasm_i32x4_splat(0);
+  for (u32 row = 0; row < rows; row += 4) {
+    v128_t c[4][2] = {{zero, zero}, {zero, zero}, {zero, zero}, {zero, zero}};
+    const u8 *w = panel, *a = engine.quantized + (size_t)row * wide;
+    u32 k = 0;
+    for (; k + 16 <= wide; k += 16, w += 128, a += 64) {
+      KEEP(w, a);
+      four_7bit(c, w, a, 4);
+    }
+    if (k < wide) four_7bit(c, w, a, 2);
+    store_rows(t, matrix, row, n, c[0], c[1], 2);
+    store_rows(t, matrix, row + 2, n, c[2], c[3], 2);
+    if (t->act || t->residual) finish_block(t, row, 4, n, 8);
+  }
+}
+
+static void multiply_depth4(const Target *t, const Integers *w, const u8 *const pair[2], u32 n, u32 quads) {
+  u32 rows = (t->rows + 1) & ~3u;  // blocks of four, also where one of the four is missing
+  for (u32 i = 0; i < quads / 2; i++) sweep_fours(t, w, pair[i], rows, n + 8 * i);
+  sweep_depth2(t, w, pair, rows, n, quads);
 }
 
 #endif
@@ -174,13 +213,13 @@ static void multiply_pair(const Target *t, const Integers *w, u32 at, u32 panels
 #if RELAXED
   if (!w->words && engine_kind == KIND_A7) {
     switch (w->depth) {
-      case 1: sweep(t, w, pair, n, quads, 1, 8, steps_depth1); return;
-      case 2: sweep(t, w, pair, n, quads, 1, 8, steps_depth2); return;
-      default: sweep(t, w, pair, n, quads, 1, 16, steps_depth4); return;
+      case 1: sweep(t, w, pair, 0, n, quads, 1, steps_depth1); return;
+      case 2: sweep_depth2(t, w, pair, 0, n, quads); return;
+      default: multiply_depth4(t, w, pair, n, quads); return;
     }
   }
   if (engine_kind != KIND_A12) {
-    sweep(t, w, pair, n, quads, 1, 8, steps_dot);
+    sweep(t, w, pair, 0, n, quads, 1, steps_dot);
     return;
   }
 #endif
@@ -190,7 +229,7 @@ static void multiply_pair(const Target *t, const Integers *w, u32 at, u32 panels
     widen_panel(words, pair[0], w->wide);
     widen_panel(words + (size_t)16 * w->wide, pair[1], w->wide);
   }
-  sweep(t, w, w->words ? pair : wider, n, quads, 2, 8, steps_words);
+  sweep(t, w, w->words ? pair : wider, 0, n, quads, 2, steps_words);
 }
 
 void multiply_i8(const Target *t, const Integers *w) {
