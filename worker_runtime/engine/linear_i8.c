@@ -12,13 +12,15 @@ typedef void Steps(Sums c, const u8 *const w[2], const u8 *a);
 
 // A panel's bytes as words: [column / 2][8][2].
 static void widen_panel(u8 *out, const u8 *w, u32 wide) {
-  for (u32 k = 0; k < wide; k += 4, w += 32, out += 64)
+  for (u32 k = 0; k < wide; k += 4, w += 32, out += 64) {
+    KEEP(w, out);
     for (u32 half = 0; half < 2; half++) {
       v128_t bytes = wasm_v128_load(w + 16 * half);
       v128_t low = wasm_i16x8_extend_low_i8x16(bytes), high = wasm_i16x8_extend_high_i8x16(bytes);
       wasm_v128_store(out + 16 * half, wasm_i32x4_shuffle(low, high, 0, 2, 4, 6));
       wasm_v128_store(out + 32 + 16 * half, wasm_i32x4_shuffle(low, high, 1, 3, 5, 7));
     }
+  }
 }
 
 // Two rows' sums for 4 * `quads` columns become floats. Without a second row, the first one's floats follow the second's
@@ -178,6 +180,21 @@ ALWAYS void four_7bit(v128_t c[4][2], const u8 *w, const u8 *a, u32 steps) {
   }
 }
 
+// store_rows for 4 rows and 8 columns. Where the last row is missing, its floats follow those of the row before.
+ALWAYS void store_fours(const Target *t, const Integers *w, u32 row, u32 n, v128_t c[4][2]) {
+  v128_t row_scales = LOAD(engine.scales + row), row_zeros = LOAD(engine.zeros + row);
+  float *out = t->out + (size_t)row * t->stride + n, *last = out + (row + 3 < t->rows ? 3 : 2) * t->stride;
+#pragma unroll
+  for (u32 j = 0; j < 2; j++, n += 4, out += 4, last += 4) {
+    v128_t by = LOAD(w->scales + n), sum = LOAD(w->sums + n), bias = t->bias ? LOAD(t->bias + n) : SPLAT(0.f);
+#pragma unroll
+    for (u32 r = 4; r-- > 0;) {
+      v128_t y = wasm_f32x4_convert_i32x4(wasm_i32x4_sub(c[r][j], wasm_i32x4_mul(SPREAD(row_zeros, r), sum)));
+      STORE(r == 3 ? last : out + r * t->stride, MADD(y, wasm_f32x4_mul(SPREAD(row_scales, r), by), bias));
+    }
+  }
+}
+
 static void sweep_fours(const Target *t, const Integers *matrix, const u8 *panel, u32 rows, u32 n) {
   u32 wide = matrix->wide;
   const v128_t zero = wasm_i32x4_splat(0);
@@ -190,8 +207,7 @@ static void sweep_fours(const Target *t, const Integers *matrix, const u8 *panel
       four_7bit(c, w, a, 4);
     }
     if (k < wide) four_7bit(c, w, a, 2);
-    store_rows(t, matrix, row, n, c[0], c[1], 2);
-    store_rows(t, matrix, row + 2, n, c[2], c[3], 2);
+    store_fours(t, matrix, row, n, c);
     if (t->act || t->residual) finish_block(t, row, 4, n, 8);
   }
 }
