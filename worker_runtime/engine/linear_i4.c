@@ -53,10 +53,14 @@ ALWAYS void columns_16(Sums c, const u8 *w, const u8 *a) {
 static void unpack_panel(const u8 *w, u32 wide) {
   u8 *out = (u8 *)engine.panel;
   const v128_t mask = wasm_i8x16_splat(15);
-  for (u32 k = 0; k < wide; k += 4, w += 16, out += 32) {
-    v128_t both = wasm_v128_load(w);
-    wasm_v128_store(out, wasm_v128_and(both, mask));
-    wasm_v128_store(out + 16, wasm_v128_and(wasm_u16x8_shr(both, 4), mask));
+  for (u32 k = 0; k < wide; k += 16, w += 64, out += 128) {
+    KEEP(w, out);
+#pragma unroll
+    for (u32 i = 0; i < 4; i++) {
+      v128_t both = wasm_v128_load(w + 16 * i);
+      wasm_v128_store(out + 32 * i, wasm_v128_and(both, mask));
+      wasm_v128_store(out + 32 * i + 16, wasm_v128_and(wasm_u16x8_shr(both, 4), mask));
+    }
   }
 }
 #else
@@ -91,6 +95,7 @@ static void unpack_panel(const u8 *w, u32 wide) {
   u8 *out = (u8 *)engine.panel;
   const v128_t mask = wasm_i8x16_splat(15);
   for (u32 k = 0; k < wide; k += 4, w += 16, out += 64) {
+    KEEP(w, out);
     v128_t both = wasm_v128_load(w), halves[2] = {wasm_v128_and(both, mask), wasm_u8x16_shr(both, 4)};
     for (u32 half = 0; half < 2; half++) {
       v128_t low = wasm_i16x8_extend_low_i8x16(halves[half]), high = wasm_i16x8_extend_high_i8x16(halves[half]);
