@@ -1,4 +1,4 @@
-"""Cold start, first answer and latency of /infer in workerd, and plan time by number of specs.
+"""Cold start, first answer, latency and batches of /infer in workerd, and plan time by number of specs.
 
     bench/spine.py [--json FILE] [--requests N]
 
@@ -30,6 +30,8 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 EDGESPEC = Path(sys.executable).with_name("edgespec")
 TEXTS = [json.loads(row)["text"] for row in (ROOT / "specs/support/data/test.jsonl").read_text().splitlines()]
+
+BATCH = 32
 
 
 def run(project: Path, *arguments: str) -> str:
@@ -65,6 +67,7 @@ def measure_serving(folder: Path, requests: int) -> dict[str, float]:
                 start = time.perf_counter()
                 http.post(f"{url}infer", json={"text": TEXTS[i % len(TEXTS)]}).raise_for_status()
                 times.append(1000 * (time.perf_counter() - start))
+            batches = measure_batches(http, f"{url}infer")
             memory = http.get(f"{url}healthz", params={"load": "1"}).json()["memory"]
     finally:
         run(project, "edge", "down")
@@ -73,7 +76,29 @@ def measure_serving(folder: Path, requests: int) -> dict[str, float]:
         "first_answer_ms": statistics.median(found["first_answer_ms"]),
         "infer_p50_ms": percentile(times, 0.5),
         "infer_p99_ms": percentile(times, 0.99),
+        **batches,
         "wasm_memory_mb": memory["wasm"] / 1e6,
+    }
+
+
+def measure_batches(http: httpx.Client, url: str, rounds: int = 15) -> dict[str, float]:
+    """32 short texts, each in a request of its own and all in one: wall milliseconds a text, in turn in every round."""
+    texts = sorted(TEXTS, key=len)[:BATCH]
+
+    def timed(bodies: list[dict[str, object]]) -> float:
+        start = time.perf_counter()
+        for body in bodies:
+            http.post(url, json=body).raise_for_status()
+        return 1000 * (time.perf_counter() - start) / BATCH
+
+    alone: list[dict[str, object]] = [{"text": text} for text in texts]
+    together: list[dict[str, object]] = [{"texts": texts}]
+    timed(alone), timed(together)
+    pairs = [(timed(alone), timed(together)) for _ in range(rounds)]
+    return {
+        "short_text_alone_ms": statistics.median(a for a, _ in pairs),
+        "short_text_of_32_ms": statistics.median(b for _, b in pairs),
+        "batch_gain": statistics.median(a / b for a, b in pairs),
     }
 
 
