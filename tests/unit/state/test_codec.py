@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from edgespec import assets
 from edgespec.address import Address
 from edgespec.diagnostics import EdgespecError
 from edgespec.records import replace
-from edgespec.state.codec import FORMAT, check_format, decode, encode, parse
+from edgespec.state.codec import FORMAT, StateDocument, check_format, decode, encode, parse, upgrade
 from edgespec.state.model import Key, ResourceRecord, State, Status
 from edgespec.values import UNKNOWN
 
@@ -163,3 +164,39 @@ def test_a_fault_never_shows_a_value() -> None:
     with pytest.raises(EdgespecError) as caught:
         parse(json.dumps(document), "kept")
     assert "hunter2" not in str(caught.value)
+
+
+junk = st.sampled_from(
+    [None, True, 7, -1, 1.5, "", "x", "a/b", "A/b", "a/", "a/b\n", [], ["a/b"], [7], {}, {"x": 1}, "creating", "gone"]
+)
+
+
+@given(states(), st.data())
+def test_both_readers_of_a_document_accept_the_same(state: State, data: st.DataObject) -> None:
+    """Pydantic's schema is the published one and gives the words; msgspec reads what is whole."""
+    document = json.loads(encode(state))
+    place = data.draw(st.sampled_from([document, *document["resources"]]))
+    key = data.draw(st.sampled_from([*sorted(place), "more"]))
+    if data.draw(st.booleans()):
+        place[key] = data.draw(junk)
+    else:
+        place.pop(key, None)
+    try:
+        upgraded = upgrade(json.loads(json.dumps(document)), "here")
+        StateDocument.model_validate(upgraded)
+    except (EdgespecError, ValidationError):
+        with pytest.raises(EdgespecError, match="State cannot be read"):
+            parse(json.dumps(document), "here")
+        return
+    keys = [(r["address"], r.get("deposed", "")) for r in upgraded["resources"]]
+    if len(set(keys)) == len(keys):
+        assert parse(json.dumps(document), "here") == decode(upgraded, "here")
+
+
+@pytest.mark.parametrize("text", ["a/b\n", "A/b", "a/", "/b", "a"])
+def test_an_address_is_all_of_its_text(text: str) -> None:
+    document = json.loads(encode(State("l", "p", "e").put(ResourceRecord(Address("worker", "a"), {}))))
+    for field in ("address", "depends_on"):
+        broken = {**document["resources"][0], field: text if field == "address" else [text]}
+        with pytest.raises(EdgespecError, match=rf"at \$\.resources\[0\]\.{field}"):
+            parse(json.dumps({**document, "resources": [broken]}), "here")
