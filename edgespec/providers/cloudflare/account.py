@@ -9,6 +9,7 @@ import json
 import threading
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode, urlsplit
 
@@ -236,19 +237,30 @@ class Doing(Struct):
     """Set once something of it was carried out: from then on no error says that nothing was done."""
 
 
-@contextlib.contextmanager
-def api_errors(address: Address, doing: str) -> Iterator[Doing]:
+class _Errors:
+    """A refresh enters one for each of thousands of resources: a generator would take four times as long."""
+
+    __slots__ = ("address", "call", "doing")
+
+    def __init__(self, address: Address, doing: str) -> None:
+        self.address = address
+        self.doing = doing
+        self.call = Doing()
+
+    def __enter__(self) -> Doing:
+        return self.call
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None) -> None:
+        if isinstance(e, Exception):
+            scrub_exception(e)
+            if (meant := _meaning(e, self.address, f"{self.doing} failed", self.call)) is not None:
+                raise meant from e
+
+
+def api_errors(address: Address, doing: str) -> contextlib.AbstractContextManager[Doing, None]:
     """Turn what the SDKs raise into `ProviderError`s that say what, why and what to do. Neither these nor what they
     come from, which a traceback shows, hold the text of a secret."""
-    call, what = Doing(), f"{doing} failed"
-    try:
-        with _scrubbed():
-            yield call
-    except Exception as e:
-        meant = _meaning(e, address, what, call)
-        if meant is None:
-            raise
-        raise meant from e
+    return _Errors(address, doing)
 
 
 def _meaning(e: Exception, address: Address, what: str, call: Doing) -> ProviderError | None:
@@ -281,15 +293,6 @@ def _meaning(e: Exception, address: Address, what: str, call: Doing) -> Provider
     if isinstance(e, ResponseParserError):
         return ProviderError(address, what, "R2's answer is not whole. Run apply again: it goes on from here.")
     return None
-
-
-@contextlib.contextmanager
-def _scrubbed() -> Iterator[None]:
-    try:
-        yield
-    except Exception as e:
-        scrub_exception(e)
-        raise
 
 
 def _unsent(e: Exception) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from msgspec import Struct, field
 
@@ -96,14 +96,15 @@ class Live:
         return Deployment({known.version: 100.0}, known.deployed_on)
 
     def _once(self, key: Hashable, read: Callable[[], T]) -> T:
+        seen = self._seen
+        if key in seen.answers:  # nearly always, and then threads must not queue up for a lock
+            return cast("T", seen.answers[key])
         with self._lock:
-            seen = self._seen
             lock = seen.locks.setdefault(key, threading.Lock())
         with lock:
             if key not in seen.answers:
                 seen.answers[key] = read()
-            found: T = seen.answers[key]
-            return found
+            return cast("T", seen.answers[key])
 
     def _list_buckets(self, jurisdiction: str) -> frozenset[str]:
         names: set[str] = set()
