@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Struct
@@ -104,7 +104,14 @@ class Manifest:
     @classmethod
     def decode(cls, raw: bytes) -> Manifest:
         """`raw` is what `encode` made: its digest is the manifest's."""
-        found = cls.from_json(msgspec.json.decode(raw, type=dict[str, Any]))
+        try:
+            read = _READER.decode(raw)
+        except msgspec.ValidationError:
+            found = cls.from_json(
+                msgspec.json.decode(raw, type=dict[str, Any])
+            )  # which says it if a newer one wrote it
+        else:
+            found = cls(read.engine, read.task, read.model, read.files)
         found._encoded.append(raw)
         return found
 
@@ -117,11 +124,14 @@ def _check_format(found: object) -> None:
 class _Document(Struct, frozen=True):
     """A manifest's JSON."""
 
-    format: str
+    format: Literal["edgespec.artifact/v1"]
     engine: str
     task: dict[str, Any]
     model: ModelInfo
     files: dict[str, FileEntry]
+
+
+_READER: Final = msgspec.json.Decoder(_Document)
 
 
 def split(data: bytes | memoryview, chunk_bytes: int) -> list[memoryview]:

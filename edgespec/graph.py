@@ -18,7 +18,8 @@ def order(needs: Mapping[N, frozenset[N]]) -> Checked[tuple[N, ...]]:
     users: dict[N, list[N]] = {}
     for node in sorted(needs, key=text.__getitem__):
         missing[node] = missing.get(node, 0) + len(needs[node])
-        for needed in sorted(needs[node], key=text.__getitem__):
+        some = needs[node]
+        for needed in sorted(some, key=text.__getitem__) if len(some) > 1 else some:
             missing.setdefault(needed, 0)
             users.setdefault(needed, []).append(node)
     found = [node for node, count in missing.items() if not count]

@@ -209,13 +209,13 @@ class Cache:
 
     def read(self, blob: Blob) -> bytes | None:
         """The verified bytes; None when they are not there or were damaged, and then deleted."""
-        path = self._blob_path(blob.sha256)
         try:
-            data = path.read_bytes()
+            with open(self._blob_name(blob.sha256), "rb") as file:  # noqa: PTH123  # as text: see `_hashed`
+                data = file.read()
         except OSError:
             return None
         if sha256_hex(data) != blob.sha256:
-            self._drop(path)
+            self._drop(self._blob_path(blob.sha256))
             return None
         return data
 

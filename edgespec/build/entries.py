@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 
 from edgespec.values import canonical_json, digest
@@ -41,7 +41,7 @@ def encode_entry(entry: Entry) -> bytes:
 def decode_entry(raw: bytes) -> Entry:
     """Raises ValueError for what is damaged or was not written by `encode_entry`."""
     try:
-        data = json.loads(raw)
+        data = msgspec.json.decode(raw)
         body = data["body"]
         if data["format"] != FORMAT or data["digest"] != digest(body):
             raise ValueError("damaged")
