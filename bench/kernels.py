@@ -47,7 +47,16 @@ def build_both(commit: str, folder: Path) -> dict[str, Path]:
 def compare(modules: list[Path], program: Path, tokens: int, kind: str, rounds: int) -> dict[str, Any]:
     node = Path(executable.ROOT_DIR) / "bin" / "node"
     script = Path(__file__).with_name("kernels.mjs")
-    command: list[str | Path] = [node, "--wasm-enforce-bounds-checks", script, program, str(tokens), kind, str(rounds), *modules]
+    command: list[str | Path] = [
+        node,
+        "--wasm-enforce-bounds-checks",
+        script,
+        program,
+        str(tokens),
+        kind,
+        str(rounds),
+        *modules,
+    ]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     found: dict[str, Any] = json.loads(done.stdout)
     return found

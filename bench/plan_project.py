@@ -2,6 +2,7 @@
 
     python bench/plan_project.py make FOLDER RESOURCES     writes specs, builds the model once, writes state and account
     python bench/plan_project.py plan FOLDER               `edgespec plan` there
+    python bench/plan_project.py again FOLDER              several in one process, and what each took
 
 An account with thousands of Workers cannot be had on one machine, so what the API's list calls answer is read from a
 file. All else is what `edgespec plan` runs: specs from YAML files, the build cache, state from its file, the providers'
@@ -41,6 +42,8 @@ cache:
 PER_SPEC: Final = 6
 """A model, weights in two shards, pinned chunks, a Worker, a deployment."""
 DEPLOYED: Final = "2026-11-30T20:00:00+00:00"
+AGAIN: Final = 4
+"""Plans of a process that makes several."""
 SHARED: Final = 3
 """Two buckets and a namespace."""
 PROJECT: Final = """\
@@ -156,6 +159,17 @@ def plan(folder: Path, *options: str, latency: float = 0.0) -> None:
     main()
 
 
+def plan_again(folder: Path) -> None:
+    for _ in range(AGAIN):
+        start, begun = time.process_time(), time.perf_counter()
+        try:
+            plan(folder)
+        except SystemExit as e:
+            if e.code:
+                raise
+        print("took", time.process_time() - start, time.perf_counter() - begun, flush=True)
+
+
 def _answering(answers: dict[str, Any], latency: float) -> type[Live]:
     from edgespec.providers.cloudflare.live import Live
     from edgespec.providers.cloudflare.workers_list import Listed
@@ -192,5 +206,7 @@ if __name__ == "__main__":
     command, where, *rest = sys.argv[1:]
     if command == "make":
         print(make(Path(where), int(rest[0])))
+    elif command == "again":
+        plan_again(Path(where))
     else:
         plan(Path(where), *rest)
