@@ -106,10 +106,8 @@ class Manifest:
         """`raw` is what `encode` made: its digest is the manifest's."""
         try:
             read = _READER.decode(raw)
-        except msgspec.ValidationError:
-            found = cls.from_json(
-                msgspec.json.decode(raw, type=dict[str, Any])
-            )  # which says it if a newer one wrote it
+        except msgspec.ValidationError:  # `from_json` says it where a newer edgespec wrote it
+            found = cls.from_json(msgspec.json.decode(raw, type=dict[str, Any]))
         else:
             found = cls(read.engine, read.task, read.model, read.files)
         found._encoded.append(raw)

@@ -58,8 +58,8 @@ _Address = Annotated[str, Meta(pattern=r"^[a-z0-9_]+/.+\Z")]
 
 
 class _Record(Struct, frozen=True, forbid_unknown_fields=True):
-    """A RecordDocument as msgspec reads it: once, and in a third of the time. Pydantic is asked where that fails, since
-    its words say what is wrong."""
+    """A RecordDocument as msgspec reads it, which parses and checks in one pass. Pydantic is asked where that fails,
+    since its words say what is wrong."""
 
     address: _Address
     status: Status
@@ -73,6 +73,8 @@ class _Record(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Document(Struct, frozen=True, forbid_unknown_fields=True):
+    """A StateDocument, likewise: a test holds that both accept the same."""
+
     format: Literal["edgespec.state/v3"]
     lineage: Annotated[str, Meta(min_length=1)]
     serial: Annotated[int, Meta(ge=0)]

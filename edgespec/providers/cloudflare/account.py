@@ -238,7 +238,7 @@ class Doing(Struct):
 
 
 class _Errors:
-    """A refresh enters one for each of thousands of resources: a generator would take four times as long."""
+    """No generator, since a refresh enters one for each of thousands of resources."""
 
     __slots__ = ("address", "call", "doing")
 
