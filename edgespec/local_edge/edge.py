@@ -29,6 +29,10 @@ HOST = "127.0.0.1"
 LOG_BYTES = 5 * 1024 * 1024
 START_S = 60.0
 STOP_S = 15.0
+_PORT_TAKEN = 98
+"""What main.mjs ends with when it cannot have its port."""
+_PORTS = 5
+"""Tried before giving up, where any will do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +125,18 @@ class LocalEdge:
             port = self._free_port()
             node = find_node()
             home = installed(self._sources, self._cache_dir, node, self._progress)
-            self._progress(f"Starting the local edge on {HOST}:{port} ...")
-            command = [str(node.path), str(home / "main.mjs"), "--dir", str(self._dir), "--port", str(port)]
+            command = [str(node.path), str(home / "main.mjs"), "--dir", str(self._dir)]
             if self._inspector_port is not None:
                 command += ["--inspector-port", str(self._inspector_port)]
-            self._start(command, port)
+            for left in reversed(range(_PORTS)):
+                self._progress(f"Starting the local edge on {HOST}:{port} ...")
+                try:
+                    self._start([*command, "--port", str(port)], port)
+                    break
+                except _PortTakenError:  # between the look and the start
+                    if self._port or not left:
+                        raise EdgespecError(_port_taken(port, self._dir)) from None
+                    port = self._any_port()
             return _endpoint(credentials, port)
 
     def down(self) -> bool:
@@ -227,10 +238,14 @@ class LocalEdge:
             text = remembered.read_text("utf-8").strip()
             port = int(text) if text.isdigit() and _can_bind(int(text)) else 0
         if port == 0:
-            port = _any_port()
-            _write_private(remembered, str(port))
-        elif not _can_bind(port):
+            return self._any_port()
+        if not _can_bind(port):
             raise EdgespecError(_port_taken(port, self._dir))
+        return port
+
+    def _any_port(self) -> int:
+        port = _unused_port()
+        _write_private(self._dir / "port", str(port))
         return port
 
     def _start(self, command: list[str], port: int) -> None:
@@ -267,12 +282,18 @@ class LocalEdge:
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:
             if process.poll() is not None:
+                if process.returncode == _PORT_TAKEN:
+                    raise _PortTakenError
                 raise EdgespecError(_not_started(f"it ended with code {process.returncode}", self.log_path, log_begin))
             running = self._running()
             if running is not None and running.pid == process.pid and running.port == port and self._ask(running):
                 return
             time.sleep(0.03)
         raise EdgespecError(_not_started(f"it did not answer within {START_S:.0f} s", self.log_path, log_begin))
+
+
+class _PortTakenError(Exception):
+    """Somebody else took the port before the edge did."""
 
 
 def _clean_environment() -> dict[str, str]:
@@ -336,7 +357,7 @@ def _can_bind(port: int) -> bool:
     return True
 
 
-def _any_port() -> int:
+def _unused_port() -> int:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])

@@ -22,6 +22,7 @@ from edge_clients import Clients, connect
 
 from edgespec.diagnostics import EdgespecError
 from edgespec.local_edge import LocalEdge
+from edgespec.local_edge import edge as edge_module
 from edgespec.local_edge.processes import is_running, started_at, wait_gone
 
 MakeEdge = Callable[..., LocalEdge]
@@ -207,6 +208,27 @@ def test_a_port_of_another_program_is_named(make_edge: MakeEdge) -> None:
         assert code(caught) == "ES605"
     assert edge.status() is None
     assert edge.ensure().port == port, "once it is free it is taken"
+
+
+def test_a_port_that_is_taken_before_the_edge_has_it_is_given_up(
+    make_edge: MakeEdge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        looks = [port, port]
+        real = edge_module._unused_port
+        monkeypatch.setattr(edge_module, "_unused_port", lambda: looks.pop() if looks else real())
+        edge = make_edge()
+        found = edge.ensure().port
+        assert not looks and found != port
+        assert (folder(edge) / "port").read_text() == str(found), "it keeps the port that it got"
+
+        monkeypatch.setattr(edge_module, "_can_bind", lambda _: True)
+        with pytest.raises(EdgespecError, match=f"Port {port} ") as caught:
+            make_edge(port=port).ensure()
+        assert code(caught) == "ES605", "a port that was asked for is not replaced"
 
 
 def test_a_port_of_another_project_names_its_folder(make_edge: MakeEdge) -> None:

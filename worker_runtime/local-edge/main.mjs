@@ -27,9 +27,12 @@ function log(line) {
   process.stdout.write(`${JSON.stringify({ time: new Date().toISOString(), ...line })}\n`);
 }
 
-function fail(message) {
+// What it ends with when somebody else has the port: edgespec then tries another, where it may choose.
+const PORT_TAKEN = 98;
+
+function fail(message, code = 1) {
   process.stderr.write(`${message}\n`);
-  process.exit(1);
+  process.exit(code);
 }
 
 async function main() {
@@ -102,6 +105,8 @@ function refuseSecond(dir) {
 }
 
 main().catch((error) => {
-  if (error.code === "EADDRINUSE") fail(`port ${args.port} of 127.0.0.1 is in use`);
+  if (error.code === "EADDRINUSE" && error.port === Number(args.port)) {
+    fail(`port ${args.port} of 127.0.0.1 is in use`, PORT_TAKEN);
+  }
   fail(error.stack ?? String(error));
 });
