@@ -22,6 +22,7 @@ from edgespec.records import replace
 from edgespec.selection import selected
 from edgespec.session import Session, open_session
 from edgespec.target import Say
+from edgespec.threads import spread
 from edgespec.workspace import reader_of
 
 PARALLEL: Final = 8
@@ -99,19 +100,17 @@ def plan_all(
 
     project = reader.project(environ)
     environments = tuple(dict.fromkeys(named)) or tuple(project.environments)
-    sessions = [opened(name) for name in environments]
-    plans = _side_by_side(planned, environments, sessions, max(1, min(parallel, len(environments))))
+    sessions = {name: opened(name) for name in environments}
+    at_once = max(1, min(parallel, len(environments)))
+    plans = _side_by_side(lambda name: planned(name, sessions[name]), environments, at_once)
     return Plans(project.name, tuple(plans))
 
 
 def _side_by_side(
-    plan: Callable[[str, Session | EdgespecError], EnvironmentPlan],
-    environments: Sequence[str],
-    sessions: Sequence[Session | EdgespecError],
-    parallel: int,
+    plan: Callable[[str], EnvironmentPlan], environments: Sequence[str], parallel: int
 ) -> list[EnvironmentPlan]:
     pool = ThreadPoolExecutor(parallel, thread_name_prefix="plan")
     try:
-        return list(pool.map(plan, environments, sessions))
+        return list(spread(pool, plan, environments))
     finally:  # ctrl-C waits for no answer from the other side
         pool.shutdown(wait=False, cancel_futures=True)

@@ -26,6 +26,7 @@ from edgespec.signing import PublicKey, public_key, vouching
 from edgespec.spec.units import format_size
 from edgespec.state.model import ResourceRecord, State
 from edgespec.statements import Statements
+from edgespec.threads import spread
 from edgespec.values import sha256_hex
 from edgespec.verification import Check, Verification
 from edgespec.web import trust
@@ -158,7 +159,7 @@ def _chunks(account: Account, place: _Place, manifest: Manifest) -> Check:
     """Every chunk as it is in the bucket, and every file as they make it up."""
     wanted = {c.sha256: c.size for c in manifest.chunks}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        results = pool.map(lambda sha: _wrong(account, place, sha, wanted[sha]), sorted(wanted))
+        results = spread(pool, lambda sha: _wrong(account, place, sha, wanted[sha]), sorted(wanted))
         wrong = [w for w in results if w is not None]
     wrong += [f"{name} is not made up of its chunks" for name, file in manifest.files.items() if not _adds_up(file)]
     if wrong:

@@ -24,14 +24,13 @@ from edgespec.state.journal import Drop, Mutation, Put
 from edgespec.state.model import Key, ResourceRecord, State, Status
 from edgespec.state.working import WorkingState
 from edgespec.stores.base import StoreError
+from edgespec.threads import take
 from edgespec.values import Inputs, Outputs, Value, is_known
 
 THREAD: Final = "edgespec step"
 """The name of the threads in which steps run."""
 _LISTED: Final = 8
 """Steps that are named when a run was told to stop."""
-_LISTEN_S: Final = 0.5
-"""How often the thread that runs the steps looks for signals: another thread may have been given them."""
 _NO_REASON: Final = Diagnostics()
 _WELL: Final = frozenset({Outcome.DONE, Outcome.UNCHANGED})
 
@@ -129,10 +128,7 @@ class _Run:
                     todo.put(step)
                 if not schedule.running:
                     break
-                try:
-                    step, outcome = done.get(timeout=_LISTEN_S)
-                except queue.Empty:
-                    continue
+                step, outcome = take(done)
                 if isinstance(outcome, BaseException):
                     raise outcome
                 for skipped in schedule.finished(step, outcome):

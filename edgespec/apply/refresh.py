@@ -14,6 +14,7 @@ from edgespec.providers.base import Provider
 from edgespec.records import replace
 from edgespec.resources.base import DesiredState, Ref
 from edgespec.state.model import Key, ResourceRecord, State, Status
+from edgespec.threads import spread
 from edgespec.values import UNKNOWN, Inputs, Outputs, Value, is_known
 
 T = TypeVar("T")
@@ -55,7 +56,7 @@ def _spread(pool: ThreadPoolExecutor, function: Callable[[T], R], items: Sequenc
 
     found: list[R | None] = [None] * len(items)
     try:
-        for start, results in enumerate(pool.map(part, range(WORKERS))):
+        for start, results in enumerate(spread(pool, part, range(WORKERS))):
             found[start::WORKERS] = results
     except BaseException:  # the others do not go on reading what nobody waits for
         given_up.set()

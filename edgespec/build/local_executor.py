@@ -22,6 +22,7 @@ from edgespec.build.events import BuildEvent
 from edgespec.build.executor import Finished, Happening, Said, Task
 from edgespec.build.problems import problem
 from edgespec.build.worker import decode_problems
+from edgespec.threads import take
 
 GRACE: Final = 15.0
 """Seconds for a step to stop its own tools, before it is killed."""
@@ -42,7 +43,7 @@ class LocalExecutor:
     def __init__(self, parallel: int) -> None:
         self.slots: int | None = parallel
         self._running: dict[str, _Running] = {}
-        self._happenings: queue.Queue[Happening] = queue.Queue()
+        self._happenings: queue.SimpleQueue[Happening] = queue.SimpleQueue()
 
     def __enter__(self) -> Self:
         return self
@@ -82,7 +83,7 @@ class LocalExecutor:
                 process.stdin.flush()
 
     def next(self) -> Happening:
-        happening = self._happenings.get()
+        happening = take(self._happenings)
         if isinstance(happening, Finished):
             running = self._running.pop(happening.task)
             _kill(running.process)  # also what a step may have left behind

@@ -21,6 +21,7 @@ from edgespec.build.entries import Blob, Entry, decode_entry, encode_entry
 from edgespec.build.problems import caution
 from edgespec.diagnostics import Diagnostic
 from edgespec.spec.units import format_size
+from edgespec.threads import spread
 
 PREFIX: Final = "build-cache/v1/"
 ENTRY_LIMIT: Final = 4 * 2**20
@@ -225,7 +226,7 @@ def _each(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     """Results in order, several at once."""
     pool = ThreadPoolExecutor(_AT_ONCE)
     try:
-        yield from list(pool.map(work, items))
+        yield from list(spread(pool, work, items))
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
         raise

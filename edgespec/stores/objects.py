@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 from edgespec.diagnostics import EdgespecError, error
 from edgespec.stores.base import ConflictError, StoreError
+from edgespec.threads import spread
 
 _AT_ONCE: Final = 8
 """Reads in flight."""
@@ -76,7 +77,7 @@ class Bucket:
         if len(keys) < 2:
             return [self.get(k) for k in keys]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            return list(pool.map(self.get, keys))
+            return list(spread(pool, self.get, keys))
 
     def put(self, key: str, data: bytes, etag: str | None) -> str:
         """Writes an object that has this ETag now, or with None one that is not there; returns its new ETag. Raises
