@@ -6,11 +6,11 @@ shown with all of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from edgespec.address import Address
 from edgespec.artifact import Manifest
@@ -24,7 +24,8 @@ from edgespec.plan.model import Action, Plan
 from edgespec.plan.policy import ProvenanceOf, Verdict
 from edgespec.resources.facts import BundleFacts, SpecFacts
 from edgespec.spec.models import Budget, EdgeModel
-from edgespec.state.model import ResourceRecord, State
+from edgespec.state.model import ResourceRecord
+from edgespec.values import Inputs
 from edgespec.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -114,7 +115,9 @@ def _model_costs(
     book: _Measurements,
 ) -> Iterator[ModelCost]:
     """Of every model that is there or will be. A part of a plan leaves the others as they are."""
-    state, buckets = plan.refreshed, _buckets(plan.refreshed)
+    state = plan.refreshed
+    holdings = _holdings((k.address, r.inputs) for k, r in state.records.items() if not k.deposed)
+    desired = _holdings((r.address, r.inputs) for r in plan.desired.resources.values())
     specs = {s.name: s for s in workspace.specs}
     built = {f.build.manifest.digest: f.build.manifest for f in facts.values() if f.build.manifest is not None}
     wanted = {s.name for s in chosen}
@@ -124,37 +127,49 @@ def _model_costs(
         spec = specs.get(name)
         before: Estimate | None = None
         if name in live:
-            before = _before(spec, state.get(Address("worker", name)), len(buckets.get(name, ())), book, built)
+            before = _before(spec, state.get(Address("worker", name)), holdings.get(name, _Holding()), book, built)
         after: Estimate | None = None if name in gone else before
         if spec is not None and name in wanted:
-            after = _after(spec, facts[name], book)
+            after = _after(spec, facts[name], desired.get(name, _Holding()), book)
         budget = spec.budget if spec is not None else Budget()
         yield ModelCost(name, before, after, budget.monthly_cost, budget.requests)
 
 
-def _after(spec: EdgeModel, facts: SpecFacts, book: _Measurements) -> Estimate:
+def _after(spec: EdgeModel, facts: SpecFacts, holding: _Holding, book: _Measurements) -> Estimate:
     manifest, weights = facts.build.manifest, spec.cache.weights
     measured = book.of(manifest.digest if manifest else None)
     stored = None
     if manifest is not None:
-        buckets = len({shard.placement for shard in spec.regions.shards.values()})
-        stored = _stored(manifest, buckets, weights.kv.ttl if "kv" in weights.tiers else None)
+        stored = _stored(manifest, holding, weights.kv.ttl if "kv" in weights.tiers else None)
     return cost.estimate(_traffic(spec.budget, measured, paid=spec.worker.plan == "paid"), stored)
 
 
-def _buckets(state: State) -> dict[str, set[str]]:
-    """For each spec, the buckets that hold its weights; one walk over state, however many specs there are."""
-    found: dict[str, set[str]] = {}
-    for key, record in state.records.items():
-        if key.address.type == "weights" and not key.deposed:
-            found.setdefault(key.address.spec, set()).add(str(record.inputs.get("bucket")))
+class _Holding(Struct):
+    """What buckets have of a spec. A bucket is its name, or the reference to what will have one."""
+
+    buckets: set[Any] = field(default_factory=set)
+    """Those with its weights."""
+    archived: dict[tuple[Any, str], int] = field(default_factory=dict)
+    """Bytes of what is kept of older artifacts, by bucket and digest."""
+
+
+def _holdings(resources: Iterable[tuple[Address, Inputs]]) -> dict[str, _Holding]:
+    """By spec; one walk, however many there are."""
+    found: dict[str, _Holding] = {}
+    for address, inputs in resources:
+        if address.type == "weights":
+            found.setdefault(address.spec, _Holding()).buckets.add(inputs.get("bucket"))
+        elif address.type == "archive":
+            blobs: Any = inputs["blobs"]
+            kept = {(inputs.get("bucket"), blob["sha256"]): blob["size"] for blob in blobs}
+            found.setdefault(address.spec, _Holding()).archived.update(kept)
     return found
 
 
 def _before(
     spec: EdgeModel | None,
     worker: ResourceRecord | None,
-    buckets: int,
+    holding: _Holding,
     book: _Measurements,
     built: Mapping[str, Manifest],
 ) -> Estimate:
@@ -167,14 +182,17 @@ def _before(
         manifest = built.get(str(worker.inputs.get("artifact")) if worker else "") or Manifest.from_json(raw)
         measured = book.of(manifest.digest)
         kv = config.get("cache", {}).get("weights", {}).get("kv")
-        stored = _stored(manifest, buckets, int(kv["ttl"]) if kv else None)
+        stored = _stored(manifest, holding, int(kv["ttl"]) if kv else None)
     paid = spec is None or spec.worker.plan == "paid"
     return cost.estimate(_traffic(spec.budget if spec else Budget(), measured, paid=paid), stored)
 
 
-def _stored(manifest: Manifest, buckets: int, kv_ttl: int | None) -> Stored:
-    chunks = manifest.chunks
-    return Stored(len(chunks), sum(c.size for c in chunks), buckets, kv_ttl)
+def _stored(manifest: Manifest, holding: _Holding, kv_ttl: int | None) -> Stored:
+    chunks = {c.sha256: c.size for c in manifest.chunks}
+    archived = sum(
+        size for (bucket, sha), size in holding.archived.items() if sha not in chunks or bucket not in holding.buckets
+    )
+    return Stored(len(chunks), sum(chunks.values()), len(holding.buckets), kv_ttl, archived)
 
 
 def _traffic(budget: Budget, measured: Measured | None, *, paid: bool) -> Traffic:

@@ -32,6 +32,8 @@ class Stored(Struct, frozen=True):
     """How many buckets have it."""
     kv_ttl: int | None
     """Seconds that KV keeps a chunk; None where KV is no tier."""
+    archived: int = 0
+    """Bytes of older artifacts that the buckets keep for a rollback, without what the artifact shares with them."""
 
 
 class Traffic(Struct, frozen=True):
@@ -128,7 +130,7 @@ def estimate(traffic: Traffic, stored: Stored | None) -> Estimate:
 def _loads(traffic: Traffic, stored: Stored) -> Usage:
     """Every cold load reads every chunk: from KV, which asks R2 again once a chunk's time is over, or from R2."""
     reads = traffic.requests * traffic.cold_loads * stored.chunks
-    kept = stored.size * stored.buckets
+    kept = stored.size * stored.buckets + stored.archived
     if stored.kv_ttl is None:
         return Usage(r2_class_b=reads, r2_storage=kept)
     renewed = min(reads, stored.chunks * prices.MONTH_S / stored.kv_ttl)

@@ -161,6 +161,15 @@ def test_what_was_deleted_by_hand_is_let_go(project: TinyProject) -> None:
         rollback(project.session(), "tiny")
 
 
+def stored(project: TinyProject) -> tuple[float, float]:
+    """Bytes in R2 that a month's cost counts, before the plan and after."""
+    planned = project.plan()
+    planned.account.close()
+    [cost] = planned.review.costs.models
+    assert cost.before is not None and cost.after is not None
+    return cost.before.usage.r2_storage, cost.after.usage.r2_storage
+
+
 def test_keep_is_how_many_stay(project: TinyProject) -> None:
     document = yaml.safe_load((project.root / "edgespec.yaml").read_text())
     document["environments"]["local"]["keep"] = 1
@@ -182,11 +191,15 @@ def test_keep_is_how_many_stay(project: TinyProject) -> None:
         for b in r.inputs["blobs"]  # type: ignore[union-attr]
     }
     assert set(held or ()) == named
+    in_bucket = sum((held or {}).values()) - (held or {})[seen[2]]  # the manifest that is served is not counted
+    assert stored(project) == (in_bucket, in_bucket)
     document["environments"]["local"]["keep"] = 0
     (project.root / "edgespec.yaml").write_text(yaml.safe_dump(document))
     assert steps(project) == ["delete:archive/tiny/default"]
+    before, after = stored(project)
+    assert before == in_bucket and after < before - 90_000  # fp16 and float32 share the tokenizer, not the weights
     project.apply_well()
-    assert steps(project) == []
+    assert steps(project) == [] and stored(project) == (after, after)
 
 
 def test_the_commands(project: TinyProject, monkeypatch: pytest.MonkeyPatch) -> None:

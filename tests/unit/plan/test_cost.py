@@ -7,6 +7,7 @@ import pytest
 from edgespec.diagnostics import Severity
 from edgespec.plan import prices
 from edgespec.plan.cost import Costs, Estimate, ModelCost, Stored, Traffic, Usage, check, costs, estimate, total, usd
+from edgespec.records import replace
 from edgespec.render.cost import between, render
 from edgespec.render.text import plain
 from edgespec.spec.document import Source, parse
@@ -44,6 +45,12 @@ def test_a_model_by_hand() -> None:
 def test_without_kv_every_cold_load_asks_r2() -> None:
     found = estimate(traffic(), Stored(4, 25_000_000, 1, None))
     assert found.usage == Usage(1_000_000, 5_000_000, r2_class_b=40_000, r2_storage=25_000_000)
+
+
+def test_what_is_kept_for_a_rollback_is_stored_and_never_loaded() -> None:
+    without, found = estimate(traffic(), STORED), estimate(traffic(), replace(STORED, archived=10_000_000_000))
+    assert found.usage == replace(without.usage, r2_storage=10_050_000_000)
+    assert found.usd == pytest.approx(without.usd + 10 * 0.015)
 
 
 def test_kv_is_not_renewed_more_often_than_it_is_read() -> None:
