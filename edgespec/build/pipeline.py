@@ -25,7 +25,7 @@ from edgespec.build.steps import Named, models_named, numbered, steps_of
 from edgespec.diagnostics import EdgespecError
 from edgespec.records import replace
 from edgespec.resources.facts import BuildFacts, StageFacts
-from edgespec.spec.models import EdgeModel, TextClassification
+from edgespec.spec.models import EdgeModel
 from edgespec.spec.validate import dotted
 from edgespec.values import UNKNOWN, Value, is_known
 
@@ -76,7 +76,6 @@ class Pipeline:
         A stage counts as cached when it would not run. Raises EdgespecError for inputs that are missing or, where
         something would have to be built, cannot be right. Digests of files are remembered once the cache is saved.
         """
-        _check_pairing(spec)
         files = self._find(spec.model.source)
         steps = self._steps(spec, spec.worker.engine)
         known = all(s.inputs is None or is_known(dict(s.inputs)) for s in steps)
@@ -106,7 +105,6 @@ class Pipeline:
 
     def prepare(self, spec: EdgeModel) -> Build:
         """Fetches the model and finds out what there is to do; raises EdgespecError for what cannot work."""
-        _check_pairing(spec)
         files = sources.fetch(spec.model.source, self.root, self._cache, self._progress)
         for named in models_named(spec):
             sources.fetch(named.value, self.root, self._cache, self._progress)
@@ -340,15 +338,3 @@ def _about(step: Step) -> Iterator[None]:
         yield
     except EdgespecError as e:
         raise EdgespecError(*(d if d.at else replace(d, at=step.where) for d in e.diagnostics)) from e.__cause__
-
-
-def _check_pairing(spec: EdgeModel) -> None:
-    heads = sum(stage.kind == "head" for stage in spec.model.pipeline)
-    if heads and not isinstance(spec.task, TextClassification):
-        raise fail(
-            "ES513",
-            f"{spec.name}: the pipeline fits a head, which is a classifier, but the task is {spec.task.type}. "
-            "Remove the head, or make the task text-classification.",
-        )
-    if heads > 1:
-        raise fail("ES513", f"{spec.name}: the pipeline has {heads} heads; a model has one classifier.")

@@ -238,17 +238,6 @@ def test_a_classification_needs_a_classifier(pipeline: Pipeline, spec: Spec, ref
     assert "head: {train: data/train.jsonl}" in d.detail
 
 
-@pytest.mark.parametrize("task", [{"type": "embedding"}, {"type": "keyword-extraction"}])
-def test_a_head_needs_a_classification(pipeline: Pipeline, spec: Spec, refused: Refused, task: dict[str, Any]) -> None:
-    for action in (pipeline.facts, pipeline.build):
-        assert task["type"] in refused("ES513", lambda a=action: a(spec(task=task))).detail  # type: ignore[misc]
-
-
-def test_two_heads(pipeline: Pipeline, spec: Spec, refused: Refused) -> None:
-    head = {"head": {"train": "data/train.jsonl"}}
-    refused("ES513", lambda: pipeline.facts(spec(model={"source": "./models/tiny", "pipeline": [head, head]})))
-
-
 def test_missing_training_data(pipeline: Pipeline, spec: Spec, project: Path, refused: Refused) -> None:
     (project / "data" / "train.jsonl").unlink()
     assert "data/train.jsonl" in refused("ES500", lambda: pipeline.facts(spec())).detail
