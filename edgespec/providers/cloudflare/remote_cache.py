@@ -158,16 +158,11 @@ class RemoteOpener:
     endpoints: Endpoints
     bucket: str
 
-    def __getstate__(self) -> tuple[str, str, str | None, str, str]:
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Not __getstate__: before Python 3.11.4 a slotted frozen dataclass has its own (python/cpython#104035).
         e = self.endpoints
         token = e.token.reveal() if e.is_loopback else ""
-        return e.account_id, e.api_base_url, e.s3_base_url, token, self.bucket
-
-    def __setstate__(self, state: tuple[str, str, str | None, str, str]) -> None:
-        account_id, api_base_url, s3_base_url, token, bucket = state
-        endpoints = Endpoints(account_id, api_base_url, Secret(TOKEN, token), s3_base_url)
-        object.__setattr__(self, "endpoints", endpoints)
-        object.__setattr__(self, "bucket", bucket)
+        return _opener, (e.account_id, e.api_base_url, e.s3_base_url, token, self.bucket)
 
     def __call__(self) -> RemoteCache:
         return RemoteCache(R2Store(self._account, self.bucket), lambda found: print(found, file=sys.stderr))
@@ -177,6 +172,10 @@ class RemoteOpener:
         if not token:
             raise missing_token()
         return Account(replace(self.endpoints, token=token))
+
+
+def _opener(account_id: str, api_base_url: str, s3_base_url: str | None, token: str, bucket: str) -> RemoteOpener:
+    return RemoteOpener(Endpoints(account_id, api_base_url, Secret(TOKEN, token), s3_base_url), bucket)
 
 
 def make_bucket(account: Account, bucket: str, jurisdiction: str = JURISDICTION) -> bool:
