@@ -14,7 +14,6 @@ Calls can fail in the ways in which a network and an API fail, and steps may run
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -109,7 +108,13 @@ class World:
     killed: bool = False
     broken: set[str] = field(default_factory=set)
     """Workers that somebody else's doing has left without weights: no run is to blame."""
-    ids: Any = field(default_factory=lambda: itertools.count(1))
+    ids: int = 0
+    """How many objects the API has named."""
+
+    def new_id(self) -> int:
+        with _LOCK:
+            self.ids += 1
+            return self.ids
 
     def tick(self) -> None:
         with _LOCK:
@@ -399,7 +404,7 @@ class Namespaces:
         self.world.refuse("create", address)
         if inputs["title"] in self.world.namespaces.values():
             raise AlreadyExistsError(address, "A KV namespace")
-        id_ = f"namespace-{next(self.world.ids)}"
+        id_ = f"namespace-{self.world.new_id()}"
         with self.world.change("create", address):
             self.world.namespaces[id_] = str(inputs["title"])
         return {"id": id_}
@@ -500,7 +505,7 @@ class Workers:
         made = self.world.scripts.get(script, Script())
         version = self._by_content(script, inputs) if script in self.world.scripts else None
         if version is None:
-            version = f"version-{next(self.world.ids)}"
+            version = f"version-{self.world.new_id()}"
             with self.world.change("upload", address):
                 made.versions[version] = inputs
                 made.live = made.live or version
