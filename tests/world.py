@@ -446,7 +446,7 @@ class Pins:
         namespace = str(inputs["namespace_id"])
         if namespace not in self.world.namespaces:
             raise ProviderError(address, "Pinning failed", "There is no such namespace.", nothing_done=True)
-        for sha in sorted(self._keys(inputs) - self.world.pins.get(namespace, set())):
+        for sha in sorted(self._keys(inputs)):  # written whether it is there or not, as KV's bulk call does
             with self.world.change("pin", address, first=False):
                 self.world.pins.setdefault(namespace, set()).add(sha)
         return {}

@@ -6,6 +6,10 @@ object has moved away from it or is gone, however indirectly: old weights go onl
 that reads them. Who used it is told by state, since the specs may name something else by now. Create-first spreads to
 all that a create-first resource needs or needed, and to all that a removed one needed; otherwise mixed orders could
 form a cycle.
+
+A delete also waits for whoever will name one of its objects: what another resource has from then on is neither taken
+away nor sent again. No cycle comes of it, since what adds objects waits for no delete: it is create-first, and so is
+all that it needs.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from typing import Final
 from edgespec import graph
 from edgespec.address import Address
 from edgespec.diagnostics import Checked
+from edgespec.plan import content
 from edgespec.plan.model import Action, Change, Step, StepId, StepKind
 from edgespec.resources.base import DesiredState, ReplaceOrder
 from edgespec.state.model import Key, State
@@ -45,12 +50,15 @@ def make_steps(changes: Mapping[Key, Change], desired: DesiredState, state: Stat
         for kind in _KINDS[change.action]:
             side = downs if kind is StepKind.DELETE else ups
             side[key.address] = side.get(key.address, frozenset()) | {StepId(kind, key)}
+    heirs = _heirs(changes)
     steps: dict[StepId, Step] = {}
     for key, change in changes.items():
         for kind in _KINDS[change.action]:
             step = StepId(kind, key)
             if kind is StepKind.DELETE:
                 waits = _delete_waits(change, ups, downs, dependants, create_first)
+                for heir in heirs.get(key, ()):
+                    waits |= ups[heir.address]
             else:
                 needed = graph.closure(needs[key.address], needs)
                 waits = frozenset().union(*(ups.get(n, frozenset()) for n in needed))
@@ -61,6 +69,20 @@ def make_steps(changes: Mapping[Key, Change], desired: DesiredState, state: Stat
     if ordered.value is None:
         return Checked(None, ordered.diagnostics)
     return Checked(tuple(steps[i] for i in ordered.value))
+
+
+def _heirs(changes: Mapping[Key, Change]) -> dict[Key, frozenset[Key]]:
+    """For each delete of what is stored by content, those that will name its objects: of each object one."""
+    leaving = [c for c in changes.values() if c.action in content.DOWNS and c.address.type in content.PLACES]
+    added = content.adders(changes.values()) if leaving else {}
+    found: dict[Key, frozenset[Key]] = {}
+    for change in leaving:
+        type_ = change.address.type
+        if added and content.content_known(change.before, type_):
+            place = content.place_of(type_, change.before)
+            mine = ((place, sha) for sha in content.objects(type_, change.before))
+            found[change.key] = frozenset(added[each] for each in mine if each in added)
+    return found
 
 
 def _delete_waits(

@@ -51,12 +51,31 @@ def test_only_what_is_missing_is_counted() -> None:
     found = {str(k): w for k, w in work_of(made).items()}
     size = len(manifest.encode())
     assert found["weights/alpha/default"] == Work(upload=20 + size, r2_writes=3, r2_deletes=3)
-    assert found["kv_pins/alpha"] == Work(upload=20, kv_writes=2, kv_deletes=2)
+    assert found["kv_pins/alpha"] == Work(upload=40, kv_writes=4, kv_deletes=2)
     assert found["model/alpha"] == Work()
     assert found["worker/alpha"].upload == 1000 + size
     before = len(world.effects)
     apply(world, store, [wanted])
-    assert [done(world, before, w) for w in ("put", "pin", "remove", "unpin")] == [3, 2, 3, 2]
+    assert [done(world, before, w) for w in ("put", "pin", "remove", "unpin")] == [3, 4, 3, 2]
+
+
+def test_what_another_takes_over_is_neither_deleted_nor_sent_again() -> None:
+    """Models over the same base have their tokenizer in common: it stays when one goes and another comes."""
+    world = World(keep=0)
+    store = MemoryStore(world)
+    pinned = {"weights": {"kv": {"pin": ["tokenizer"]}}}
+    apply(world, store, [spec("alpha", cache=pinned)])
+    wanted = spec("beta", quantization={"method": "none"}, cache=pinned)
+    known = facts(world, wanted).build
+    world.cache[str(known.key)] = build(world, known.inputs)
+    made = plan(world, store, [wanted])
+    order = [str(s.id) for s in made.steps]
+    for kind in ("kv_pins/{}", "weights/{}/default"):
+        assert order.index("create:" + kind.format("beta")) < order.index("delete:" + kind.format("alpha"))
+    work, before = total(made), len(world.effects)
+    assert (work.r2_writes, work.r2_deletes, work.kv_writes, work.kv_deletes) == (3, 3, 2, 0)
+    apply(world, store, [wanted])
+    assert [done(world, before, w) for w in ("put", "remove", "pin", "unpin")] == [3, 3, 2, 0]
 
 
 def test_what_is_kept_is_neither_deleted_nor_sent_again() -> None:

@@ -80,14 +80,17 @@ def stored(name: str, bucket: str, *objects: str) -> Inputs:
 
 
 def test_what_moves_to_another_bucket_is_sent_again() -> None:
-    def replaced(bucket: str) -> Plan:
+    def replaced(bucket: str, status: Status = Status.READY) -> Plan:
         before, after = stored("a", "one", "x", "y"), stored("a", bucket, "y", "z")
         change = Change(Key(Address("weights", "a")), Action.REPLACE, before, after)
-        return Plan("", state(), DesiredState(), (change,), ())
+        held = ResourceRecord(Address("weights", "a"), before, status=status)
+        return Plan("", state(held), DesiredState(), (change,), ())
 
     here, there = total(replaced("one")), total(replaced("two"))
     assert (here.upload, here.r2_writes, here.r2_deletes) == (10, 1, 1)
     assert (there.upload, there.r2_writes, there.r2_deletes) == (20, 2, 2)
+    half = total(replaced("one", Status.UPDATING))  # which of its objects are not there, only the call can tell
+    assert (half.upload, half.r2_writes, half.r2_deletes) == (20, 2, 1)
 
 
 def test_a_list_of_what_is_kept_sends_nothing() -> None:
