@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from edgespec.plan.content import PLACES
 from edgespec.plan.model import Step, StepId, StepKind
+from edgespec.resources.base import family
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,11 @@ def why(step: StepId, need: StepId) -> str:
             return "the new one comes first"
         return "the old one has to go first"
     if step.kind is StepKind.DELETE:
-        return "it was used by this" if need.kind is StepKind.DELETE else "this has to move away from it first"
+        if need.kind is StepKind.DELETE:
+            return "it was used by this"
+        types = step.key.address.type, need.key.address.type
+        takes_over = types[0] in PLACES and family(types[0]) == family(types[1])
+        return "what both have is to stay" if takes_over else "this has to move away from it first"
     return "it needs this"
 
 

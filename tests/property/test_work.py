@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
+from edgespec.plan.explain import explain
 from edgespec.plan.model import Action
 from edgespec.plan.work import Work, total, work_of
 from edgespec.spec.models import EdgeModel
@@ -72,6 +73,8 @@ def test_what_another_takes_over_is_neither_deleted_nor_sent_again() -> None:
     order = [str(s.id) for s in made.steps]
     for kind in ("kv_pins/{}", "weights/{}/default"):
         assert order.index("create:" + kind.format("beta")) < order.index("delete:" + kind.format("alpha"))
+    waits = {str(e.step): {str(w.step): w.why for w in e.waits} for e in explain(made.steps)}
+    assert waits["delete:kv_pins/alpha"]["create:kv_pins/beta"] == "what both have is to stay"
     work, before = total(made), len(world.effects)
     assert (work.r2_writes, work.r2_deletes, work.kv_writes, work.kv_deletes) == (3, 3, 2, 0)
     apply(world, store, [wanted])
